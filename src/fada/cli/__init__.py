@@ -1,0 +1,56 @@
+"""The command line: verbs over the library, no logic of their own. Heavy imports stay inside the command bodies."""
+
+import importlib
+import os
+import pkgutil
+import sys
+
+import typer
+
+import fada
+from fada.errors import FadaError
+
+app = typer.Typer(
+    name="fada",
+    help="Text recognition that respects how often characters are used: targets, training, guided decoding, evaluation.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fada {fada.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Show the version.", callback=_print_version, is_eager=True),
+) -> None:
+    pass
+
+
+for _module in sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")):
+    importlib.import_module(f"{__name__}.{_module}").register(app)
+
+
+def main() -> None:
+    """Entry point: 0 done, 1 a failure of ours, 2 the user's mistake, 130 interrupted."""
+    try:
+        app(standalone_mode=True)
+    except FadaError as error:
+        typer.echo(f"fada: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("fada: interrupted", err=True)
+        sys.exit(130)
+    except Exception as error:
+        if os.environ.get("FADA_DEBUG"):
+            raise
+        typer.echo(
+            f"fada: internal error, {type(error).__name__}: {error} (FADA_DEBUG=1 shows the traceback)", err=True
+        )
+        sys.exit(1)

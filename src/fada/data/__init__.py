@@ -1,0 +1,1 @@
+"""Lines of text with their images or sound: reading, writing, generating."""

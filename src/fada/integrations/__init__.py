@@ -1,0 +1,1 @@
+"""Seams into other recognition programs."""

@@ -1,0 +1,1 @@
+"""Recognition models as `transformers` models, with the processors saved beside them."""
