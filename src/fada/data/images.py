@@ -1,0 +1,177 @@
+"""Line images on their way to a recogniser: opened safely, grey, of one height, padded into batches."""
+
+import io
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from fada.data.augment import Augment as Augment
+from fada.errors import FadaError
+
+ImageSource = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
+
+MAX_PIXELS = 200_000_000
+"""Images with more pixels are refused before they are decoded; a page at 600 dpi on A2 has 139 million."""
+
+MIN_WIDTH = 16
+MAX_WIDTH = 16_384
+
+_LEAST_CONTRAST = 48.0  # grey levels; below it a blank line would have its paper grain stretched into "ink"
+
+
+def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where: str | None = None) -> Image.Image:
+    """Open an image as grey (mode ``L``, 0 black to 255 white).
+
+    Orientation tags are obeyed, transparency is laid on white, 16-bit grey is scaled to 8 bits.
+
+    Args:
+        source: path, encoded bytes, binary file object, or an image already open.
+        max_pixels: width times height that is refused; checked on the header, before any pixel is decoded.
+        where: how errors name the image; the path, if there is one, by default.
+
+    Raises:
+        FadaError: the image is missing, empty, broken, cut off, too large, or not an image at all.
+    """
+    where = where or (str(source) if isinstance(source, str | os.PathLike) else "image")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows
+            image = _open(source, where)
+            _check_size(image, max_pixels, where)
+            if image.format == "JPEG":
+                image.draft("L", image.size)
+            return _to_grey(ImageOps.exif_transpose(image))
+    except FadaError:
+        raise
+    except FileNotFoundError:
+        raise FadaError(f"{where}: no such image file.") from None
+    except Image.DecompressionBombError as error:
+        raise FadaError(
+            f"{where}: the image is too large to open safely ({error}). Scale it down or cut it into lines."
+        ) from None
+    except UnidentifiedImageError:
+        raise FadaError(f"{where}: not an image in a known format (PNG, JPEG, TIFF, ...).") from None
+    except MemoryError:
+        raise FadaError(f"{where}: not enough memory to decode the image. Scale it down.") from None
+    except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error, ... on broken data
+        raise FadaError(f"{where}: the image is broken or cut off ({error}). Export it again.") from None
+
+
+def _open(source: ImageSource, where: str) -> Image.Image:
+    if isinstance(source, Image.Image):
+        return source
+    if isinstance(source, bytes | bytearray | memoryview):
+        if len(source) == 0:
+            raise FadaError(f"{where}: the image is empty (0 bytes).")
+        return Image.open(io.BytesIO(source))
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if path.is_dir():
+            raise FadaError(f"{where}: a folder, expected an image file.")
+        if path.exists() and path.stat().st_size == 0:
+            raise FadaError(f"{where}: the image is empty (0 bytes).")
+    return Image.open(source)
+
+
+def _check_size(image: Image.Image, max_pixels: int, where: str) -> None:
+    width, height = image.size
+    if width < 1 or height < 1:
+        raise FadaError(f"{where}: the image is {width} x {height} pixels, expected at least 1 x 1.")
+    if width * height > max_pixels:
+        raise FadaError(
+            f"{where}: the image is {width:,} x {height:,} pixels, more than the limit of {max_pixels:,}. "
+            "Scale it down or cut it into lines."
+        )
+
+
+def _to_grey(image: Image.Image) -> Image.Image:
+    if image.mode == "L":
+        image.load()
+        return image
+    if image.mode.startswith("I") or image.mode == "F":
+        values = np.asarray(image, dtype=np.float32)
+        peak = float(values.max(initial=0.0))
+        white = 1.0 if peak <= 1.0 else 255.0 if peak <= 255.0 else 65535.0
+        return Image.fromarray(np.clip(values * (255.0 / white), 0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white_paper = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white_paper, image)
+    return image.convert("L")
+
+
+def normalize_height(
+    image: Image.Image | np.ndarray, height: int, *, min_width: int = MIN_WIDTH, max_width: int = MAX_WIDTH
+) -> np.ndarray:
+    """Scale a line to `height`, keeping its aspect, with antialiasing.
+
+    A line narrower than `min_width` after scaling is padded on the right with its paper; one wider than `max_width`
+    is squeezed to it.
+
+    Args:
+        image: an open image of any mode, or grey values (h, w) uint8.
+        height: pixels of the result.
+
+    Returns:
+        (height, width) uint8, 0 black to 255 white.
+    """
+    grey = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    _check_size(grey, MAX_PIXELS, "line image")
+    grey = _to_grey(grey)
+    width = min(max(round(grey.width * height / grey.height), 1), max_width)
+    if grey.size != (width, height):
+        # reducing_gap shrinks by a whole factor first, as exact as one pass at 3.0 and far cheaper on page scans.
+        grey = grey.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0)
+    pixels = np.asarray(grey, dtype=np.uint8)
+    if width >= min_width:
+        return pixels
+    padded = np.full((height, min_width), paper_and_ink(pixels)[0], dtype=np.uint8)
+    padded[:, :width] = pixels
+    return padded
+
+
+def paper_and_ink(pixels: np.ndarray) -> tuple[int, int]:
+    """The grey levels of the paper and of the ink of a line.
+
+    The paper is the 75th percentile of the grey values (writing covers far less than three quarters of a line), the
+    ink the first.
+    """
+    cumulative = np.cumsum(np.bincount(pixels.reshape(-1), minlength=256))
+    ink, paper = np.searchsorted(cumulative, np.array([0.01, 0.75]) * cumulative[-1])
+    return int(paper), int(ink)
+
+
+def pad_batch(images: Sequence[np.ndarray], *, multiple_of: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Put lines of one height into one array; padding looks like paper.
+
+    Each line is brought to the same contrast: its paper becomes 0, its ink 1, so that the padding, 0, continues the
+    background whatever its tone was. A line without writing stays close to 0 throughout.
+
+    Args:
+        images: B arrays (H, W_i) uint8 as :func:`normalize_height` gives them.
+        multiple_of: the padded width is rounded up to a multiple of this (the stride of the network).
+
+    Returns:
+        (B, 1, H, W) float32 in [0, 1] and (B,) int64, the widths before padding.
+    """
+    heights = {image.shape[0] for image in images}
+    if len(heights) != 1 or any(image.ndim != 2 or image.shape[1] == 0 or image.shape[0] == 0 for image in images):
+        shapes = ", ".join(sorted({str(image.shape) for image in images})[:5]) or "none"
+        raise FadaError(
+            f"a batch of line images of the shapes {shapes}, expected at least one line, all (height, width) "
+            "of one height. Use normalize_height() first."
+        )
+    widths = np.array([image.shape[1] for image in images], dtype=np.int64)
+    padded_width = -(-int(widths.max()) // multiple_of) * multiple_of
+    batch = np.zeros((len(images), 1, heights.pop(), padded_width), dtype=np.float32)
+    for row, image in zip(batch, images, strict=True):
+        paper, ink = paper_and_ink(image)
+        levels = np.arange(256, dtype=np.float32)
+        inkiness = np.clip((paper - levels) / max(paper - ink, _LEAST_CONTRAST), 0.0, 1.0)
+        row[0, :, : image.shape[1]] = inkiness[image]
+    return batch, widths

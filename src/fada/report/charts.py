@@ -1,0 +1,253 @@
+"""The report's charts as inline SVG: every colour is a CSS class, so one drawing serves light, dark and paper."""
+
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+WIDTH = 440
+"""View-box width of a chart: about the width of a phone, so that text stays legible when the drawing is scaled."""
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 10, 40
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a :func:`line_chart`: points with an optional band (low, high) and a CSS class for its colour."""
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    style: str
+    band: Sequence[tuple[float, float]] | None = None
+    dots: bool = True
+
+
+def visible(character: str) -> str:
+    """A character as a reader can see it: marks on a dotted circle, spaces and controls by sign or code point."""
+    if character in {" ", "\u00a0"}:
+        return "␣"
+    if character == "":
+        return "∅"
+    category = unicodedata.category(character[0])
+    if category.startswith("M"):
+        return "◌" + character
+    if category.startswith(("C", "Z")):
+        return " ".join(f"U+{ord(c):04X}" for c in character)
+    return character
+
+
+def unicode_name(character: str) -> str:
+    """The Unicode name in lower case, several code points joined by "+"; private-use characters by number."""
+    if character == "":
+        return "nothing"
+    return " + ".join(unicodedata.name(c, f"U+{ord(c):04X}").lower() for c in character)
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers (1, 2 or 5 times a power of ten) inside [low, high]."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / count
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= raw * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def interval_bar(value: float, interval: tuple[float, float] | None, limit: float, style: str) -> Markup:
+    """A bar for a table cell, with a whisker for its interval: percentages of `limit`, so it fits any cell."""
+
+    def percent(x: float) -> str:
+        return f"{100 * min(max(x / limit if limit > 0 else 0.0, 0.0), 1.0):.2f}%"
+
+    whisker = Markup()
+    if interval:
+        whisker = Markup('<line class="whisker" x1="{}" x2="{}" y1="5" y2="5"/>').format(*map(percent, interval))
+    bar = Markup('<svg class="bar" height="10" aria-hidden="true"><rect class="{}" width="{}" height="10" rx="2"/>{}</svg>')
+    return bar.format(style, percent(value), whisker)
+
+
+def line_chart(
+    curves: Sequence[Curve],
+    title: str,
+    x_label: str,
+    y_label: str,
+    *,
+    height: int = 250,
+    marks: Sequence[tuple[float, str]] = (),
+    log_y: bool = False,
+) -> Markup:
+    """Curves over a common x axis. `marks` are labelled vertical lines; non-finite points are left out."""
+    points = [
+        (x, y) for curve in curves for x, y in zip(curve.xs, curve.ys, strict=True) if math.isfinite(x) and math.isfinite(y)
+    ]
+    if not points:
+        return Markup()
+    bands = [edge for curve in curves for pair in curve.band or () for edge in pair if math.isfinite(edge)]
+    log_y = log_y and min(y for _, y in points) > 0
+
+    def scaled(y: float) -> float:
+        return math.log10(max(y, 1e-12)) if log_y else y
+
+    x_low, x_high = _padded([x for x, _ in points] + [x for x, _ in marks], 0.02)
+    y_low, y_high = _padded([scaled(y) for y in [y for _, y in points] + bands], 0.06)
+    plot_width, plot_height = WIDTH - _LEFT - _RIGHT, height - _TOP - _BOTTOM
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            round(_LEFT + (x - x_low) / (x_high - x_low) * plot_width, 1),
+            round(_TOP + (y_high - scaled(y)) / (y_high - y_low) * plot_height, 1),
+        )
+
+    parts = [Markup('<g class="axis">')]
+    y_ticks = _log_ticks(y_low, y_high) if log_y else nice_ticks(y_low, y_high)
+    digits = _digits(y_ticks)
+    for tick in y_ticks:
+        _, y = at(x_low, tick)
+        label = f"{tick:g}" if log_y else f"{tick:.{digits}f}"
+        parts.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(_LEFT, WIDTH - _RIGHT, y, y))
+        parts.append(Markup('<text x="{}" y="{}" text-anchor="end" dy="4">{}</text>').format(_LEFT - 6, y, label))
+    for tick in nice_ticks(x_low, x_high, 6):
+        x, _ = at(tick, points[0][1])
+        parts.append(Markup('<text x="{}" y="{}" text-anchor="middle">{:g}</text>').format(x, height - _BOTTOM + 16, tick))
+    parts.append(
+        Markup('<text class="label" x="{}" y="{}" text-anchor="middle">{}</text>').format(
+            _LEFT + plot_width / 2, height - 6, x_label
+        )
+    )
+    parts.append(
+        Markup('<text class="label" transform="translate(12 {}) rotate(-90)" text-anchor="middle">{}</text></g>').format(
+            _TOP + plot_height / 2, y_label
+        )
+    )
+    for x, label in marks:
+        at_x, _ = at(x, points[0][1])
+        right = at_x > _LEFT + plot_width * 0.7
+        parts.append(
+            Markup(
+                '<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>'
+                '<text class="mark-label" x="{3}" y="{4}" text-anchor="{5}">{6}</text>'
+            ).format(
+                at_x, _TOP, _TOP + plot_height, at_x + (-5 if right else 5), _TOP + 10, "end" if right else "start", label
+            )
+        )
+    for curve in curves:
+        parts.append(_curve(curve, at))
+    return figure(parts, title, height)
+
+
+def _curve(curve: Curve, at: Callable[[float, float], tuple[float, float]]) -> Markup:
+    parts = []
+    if curve.band:
+        low = [at(x, pair[0]) for x, pair in zip(curve.xs, curve.band, strict=True)]
+        high = [at(x, pair[1]) for x, pair in zip(curve.xs, curve.band, strict=True)]
+        parts.append(Markup('<polygon class="band {}" points="{}"/>').format(curve.style, _points(low + high[::-1])))
+    kept = [(x, y) for x, y in zip(curve.xs, curve.ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    parts.append(
+        Markup('<polyline class="curve {}" points="{}"/>').format(curve.style, _points([at(x, y) for x, y in kept]))
+    )
+    if curve.dots or len(kept) == 1:
+        for x, y in kept:
+            dot = Markup('<circle class="dot {}" cx="{}" cy="{}" r="3"><title>{}: {:g}, {:.4g}</title></circle>')
+            parts.append(dot.format(curve.style, *at(x, y), curve.label, x, y))
+    return Markup().join(parts)
+
+
+def frequency_chart(
+    symbols: Sequence[str],
+    target: Sequence[float],
+    before: Sequence[float],
+    after: Sequence[float],
+    title: str,
+    labels: tuple[str, str, str],
+    height: int = 170,
+) -> Markup:
+    """Target frequencies as bars, the predictions of two systems as an open and a filled dot beside each other.
+
+    Args:
+        symbols: characters on the x axis, in the order of drawing.
+        target, before, after: frequencies of those characters, in percent.
+        labels: what the three are called in the tooltips.
+    """
+    left, bottom, top = 34, 24, 8
+    plot_width, plot_height = WIDTH - left - 6, height - top - bottom
+    limit = max([*target, *before, *after, 1e-9]) * 1.05
+    step = plot_width / max(len(symbols), 1)
+
+    def y_of(value: float) -> float:
+        return round(top + (1 - value / limit) * plot_height, 1)
+
+    parts = [Markup('<g class="axis">')]
+    ticks = nice_ticks(0, limit, 4)
+    for tick in ticks:
+        y = y_of(tick)
+        parts.append(
+            Markup(
+                '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text x="{}" y="{}" dy="4" text-anchor="end">{}</text>'
+            ).format(left, WIDTH - 6, y, y, left - 5, y, f"{tick:.{_digits(ticks)}f}")
+        )
+    parts.append(Markup("</g>"))
+    for i, symbol in enumerate(symbols):
+        x = left + (i + 0.5) * step
+        y = y_of(target[i])
+        parts.append(
+            Markup(
+                "<g><title>{} {}\n{}: {:.2f} %\n{}: {:.2f} %\n{}: {:.2f} %</title>"
+                '<rect class="target" x="{}" y="{}" width="{}" height="{}"/>'
+                '<circle class="open s0" cx="{}" cy="{}" r="3.2"/><circle class="dot s1" cx="{}" cy="{}" r="3.2"/>'
+                '<text class="symbol" x="{}" y="{}" text-anchor="middle">{}</text></g>'
+            ).format(
+                visible(symbol),
+                unicode_name(symbol),
+                labels[0],
+                target[i],
+                labels[1],
+                before[i],
+                labels[2],
+                after[i],
+                round(x - step * 0.4, 1),
+                y,
+                round(step * 0.8, 1),
+                round(top + plot_height - y, 1),
+                round(x - min(step * 0.2, 4), 1),
+                y_of(before[i]),
+                round(x + min(step * 0.2, 4), 1),
+                y_of(after[i]),
+                round(x, 1),
+                height - 7,
+                visible(symbol),
+            )
+        )
+    return figure(parts, title, height)
+
+
+def figure(parts: Sequence[Markup], title: str, height: int) -> Markup:
+    """The `<svg>` element around the parts of a drawing, with its name for screen readers."""
+    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        WIDTH, height, title, Markup().join(parts)
+    )
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)
+
+
+def _padded(values: Sequence[float], share: float) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    margin = (high - low) * share or abs(low) * 0.1 or 1.0
+    return low - margin, high + margin
+
+
+def _digits(ticks: Sequence[float]) -> int:
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    return max(0, -math.floor(math.log10(step) + 1e-9))
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    ticks = [
+        factor * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for factor in (1, 2, 5)
+    ]
+    return [tick for tick in ticks if low <= math.log10(tick) <= high]
