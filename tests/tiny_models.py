@@ -164,20 +164,23 @@ def whisper(vocabulary: int, seed: int = 0, sharpness: float = 6.0) -> WhisperFo
         decoder_start_token_id=start,
         suppress_tokens=None,
         begin_suppress_tokens=None,
+        tie_word_embeddings=False,
     )
     model = WhisperForConditionalGeneration(config).eval()
     generation = model.generation_config
-    generation.update(
-        decoder_start_token_id=start,
-        eos_token_id=2,
-        pad_token_id=0,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-        is_multilingual=False,
-        no_timestamps_token_id=vocabulary + 4,
-        max_initial_timestamp_index=None,
-        prev_sot_token_id=vocabulary + 3,
-        forced_decoder_ids=None,
-    )
+    settings = {
+        "decoder_start_token_id": start,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "suppress_tokens": None,
+        "begin_suppress_tokens": None,
+        "is_multilingual": False,
+        "no_timestamps_token_id": vocabulary + 4,
+        "prev_sot_token_id": vocabulary + 3,
+        "forced_decoder_ids": None,
+        "max_length": None,
+    }
+    for name, value in settings.items():
+        setattr(generation, name, value)
     model.proj_out.weight.data *= sharpness
     return model

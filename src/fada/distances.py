@@ -1,8 +1,8 @@
 r"""Distances between character distributions: the one place with the maths.
 
 Every function takes numpy arrays or torch tensors whose last axis runs over characters, broadcasts over the leading
-axes, and returns the same library, dtype and device as its first argument. Gradients are finite everywhere, also
-where the two distributions are equal and where a frequency is zero.
+axes, and returns the same library, dtype and device as its first argument. Values and gradients are finite
+everywhere, also where the two distributions are equal, where a frequency is zero, and for an empty text (all zero).
 
 Which one?
 
@@ -15,6 +15,7 @@ Which one?
 =============  ==========================================================================================
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,8 @@ def w1(q: Array, p: Array, cost: np.ndarray | None = None) -> Array:
     that ``c`` for ``e`` costs less than ``m`` for ``e``), it is the optimal transport cost, solved exactly by POT, for
     numpy and for torch (gradients by the dual potentials).
 
+    An empty text (all zero) stands one step beyond the last character; with `cost`, as far away as the cost goes.
+
     Args:
         q, p: frequencies, (..., n), each summing to one.
         cost: (n, n), non-negative, or None.
@@ -89,37 +92,47 @@ def w2(q: Array, p: Array, cost: np.ndarray | None = None) -> Array:
 
     .. math:: W_2(q, p) = \sqrt{\min_{\pi \in \Pi(q, p)} \sum_{ij} \pi_{ij} c_{ij}^2}
 
-    `cost` holds distances between characters, squared here; None puts the characters at 0, 1, …, n-1.
+    On an ordered alphabet (``cost=None``) the characters stand at 0, 1, …, n-1, and the best plan takes the quantiles
+    of q to those of p. With `cost`, distances between characters which are squared here, it is solved by POT.
+
+    An empty text (all zero) stands one step beyond the last character; with `cost`, as far away as the cost goes.
 
     Args:
         q, p: frequencies, (..., n), each summing to one.
         cost: (n, n), non-negative, or None.
     """
     q, p = _same_library(q, p)
-    n = q.shape[-1]
-    distance = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) if cost is None else np.asarray(cost)
-    return _square_root(_transport(q, p, distance.astype(np.float64) ** 2))
+    if cost is not None:
+        return _square_root(_transport(q, p, np.asarray(cost, dtype=np.float64) ** 2))
+    return _square_root(_squared_quantile_transport(_cumulative(q), _cumulative(p)))
 
 
 def js(q: Array, p: Array) -> Array:
     r"""Jensen-Shannon distance (the square root of the divergence, natural logarithm), between 0 and sqrt(log 2).
 
     .. math:: \sqrt{\tfrac12 KL(q \| m) + \tfrac12 KL(p \| m)}, \quad m = \tfrac12 (q + p)
+
+    Computed from :math:`t = (q - p) / (q + p)`, so that it is exact to rounding also where q and p nearly agree. At a
+    zero, where the true gradient is infinite, a finite one of the same sign stands in.
     """
     q, p = _same_library(q, p)
-    m = (q + p) / 2
-    divergence = (_x_log_ratio(q, m) + _x_log_ratio(p, m)).sum(-1) / 2
+    total = q + p
+    t = (q - p) / _where(total > 0, total, 1.0)
+    divergence = (total * (_x_log_x_at_one_plus(t) + _x_log_x_at_one_plus(-t))).sum(-1) / 4
     return _square_root(divergence)
 
 
 def kl(q: Array, p: Array, epsilon: float = 1e-9) -> Array:
     r"""Kullback-Leibler divergence from the target, in nats, with `epsilon` added to both so that it stays finite.
 
-    .. math:: KL(q \| p) = \sum_i (q_i + \epsilon) \log \frac{q_i + \epsilon}{p_i + \epsilon}
+    .. math:: KL(q \| p) = \sum_i a_i \log \frac{a_i}{b_i} - a_i + b_i, \quad a = q + \epsilon, \; b = p + \epsilon
+
+    The last two terms cancel between distributions; with them it is never negative, its gradient at q == p is zero,
+    and an empty text (all zero) is at distance 1 from any target. Not symmetric: the target is the second argument.
     """
     q, p = _same_library(q, p)
     q, p = q + epsilon, p + epsilon
-    return (q * (_log(q) - _log(p))).sum(-1)
+    return (q * (_log(q) - _log(p)) - q + p).sum(-1)
 
 
 DISTANCES: dict[str, Distance] = {
@@ -141,7 +154,8 @@ def get(name: str) -> Distance:
 
 
 def _is_torch(x: Array) -> bool:
-    return type(x).__module__.partition(".")[0] == "torch" or hasattr(x, "requires_grad")
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def _same_library(q: Array, p: Array) -> tuple[Array, Array]:
@@ -149,11 +163,20 @@ def _same_library(q: Array, p: Array) -> tuple[Array, Array]:
         import torch
 
         reference = q if _is_torch(q) else p
-        q, p = (torch.as_tensor(x, dtype=reference.dtype, device=reference.device) for x in (q, p))
+        dtype = reference.dtype if reference.is_floating_point() else torch.float64
+        q, p = (
+            # A copy: torch warns of sharing memory with an array that is read-only, as the frequencies are.
+            x.to(dtype=dtype, device=reference.device)
+            if _is_torch(x)
+            else torch.tensor(np.array(x), dtype=dtype, device=reference.device)
+            for x in (q, p)
+        )
     else:
         q = np.asarray(q)
         q = q if np.issubdtype(q.dtype, np.floating) else q.astype(np.float64)
         p = np.asarray(p, dtype=q.dtype)
+    if q.ndim == 0 or p.ndim == 0:
+        raise FadaError("a distance compares vectors of frequencies, found a single number.")
     if q.shape[-1] != p.shape[-1]:
         raise FadaError(
             f"distributions over {q.shape[-1]} and {p.shape[-1]} characters cannot be compared: "
@@ -174,31 +197,60 @@ def _log(x: Array) -> Array:
     return x.log() if _is_torch(x) else np.log(x)
 
 
+def _where(condition: Array, x: Array, otherwise: float) -> Array:
+    if _is_torch(x):
+        import torch
+
+        return torch.where(condition, x, torch.full_like(x, otherwise))
+    return np.where(condition, x, np.asarray(otherwise, dtype=x.dtype))
+
+
 def _rms(difference: Array) -> Array:
     return _square_root((difference * difference).mean(-1))
 
 
 def _square_root(x: Array) -> Array:
     """sqrt of max(x, 0), whose gradient at zero is zero instead of infinite."""
-    if _is_torch(x):
+    positive = x > 0
+    safe = _where(positive, x, 1.0)
+    return _where(positive, safe.sqrt() if _is_torch(x) else np.sqrt(safe), 0.0)
+
+
+def _x_log_x_at_one_plus(t: Array) -> Array:
+    """(1 + t) log(1 + t) for t from -1 up, zero (with a zero gradient) at -1."""
+    positive = t > -1
+    safe = _where(positive, t, 0.0)
+    return _where(positive, (1 + safe) * (safe.log1p() if _is_torch(t) else np.log1p(safe)), 0.0)
+
+
+def _cumulative(x: Array) -> Array:
+    """(..., n) cumulative sums that end at one exactly: the square root would make 1e-8 of a rounding error."""
+    sums = x.cumsum(-1)
+    total = sums[..., -1:]
+    return sums / _where(total > 0, total, 1.0)
+
+
+def _squared_quantile_transport(q: Array, p: Array) -> Array:
+    """Mean squared distance between the quantiles of two cumulative distributions on 0, 1, …, n-1, (...).
+
+    Between two neighbouring steps of either function both quantiles are constant: the number of steps each has made.
+    """
+    n = q.shape[-1]
+    levels: Array
+    order: Array
+    if _is_torch(q):
         import torch
 
-        positive = x > 0
-        return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), torch.zeros_like(x))
-    return np.sqrt(np.maximum(x, 0))
-
-
-def _x_log_ratio(x: Array, y: Array) -> Array:
-    """x * log(x / y), zero (with a zero gradient in x) where x is zero."""
-    if _is_torch(x):
-        import torch
-
-        positive = (x > 0) & (y > 0)
-        one = torch.ones_like(x)
-        ratio = torch.where(positive, x, one) / torch.where(positive, y, one)
-        return torch.where(positive, x * ratio.log(), torch.zeros_like(x))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((x > 0) & (y > 0), x * np.log(x / y), np.zeros_like(x))
+        levels, order = torch.cat(torch.broadcast_tensors(q, p), dim=-1).sort(dim=-1)
+        widths: Array = levels.diff(dim=-1, prepend=torch.zeros_like(levels[..., :1]))
+    else:
+        both = np.concatenate(np.broadcast_arrays(q, p), axis=-1)
+        order = np.argsort(both, axis=-1)
+        levels = np.take_along_axis(both, order, axis=-1)
+        widths = np.diff(levels, axis=-1, prepend=np.zeros_like(levels[..., :1]))
+    step = _where(order < n, widths * 0 + 1, -1.0)
+    ahead = step.cumsum(-1) - step
+    return (widths * (ahead * ahead)).sum(-1)
 
 
 def _transport(q: Array, p: Array, cost: np.ndarray) -> Array:
@@ -208,18 +260,29 @@ def _transport(q: Array, p: Array, cost: np.ndarray) -> Array:
     except ImportError:
         raise missing_extra("POT", "analysis", "optimal transport with a cost between characters") from None
     n = q.shape[-1]
-    if cost.shape != (n, n) or not np.all(cost >= 0):
-        raise FadaError(f"cost of shape {cost.shape}, expected a non-negative matrix of shape {(n, n)}.")
+    if cost.shape != (n, n) or not np.all(np.isfinite(cost)) or not np.all(cost >= 0):
+        raise FadaError(
+            f"a cost of shape {cost.shape}, from {cost.min(initial=0):g} up, expected finite numbers from 0 up "
+            f"of shape {(n, n)}."
+        )
+
+    def solve(a: Array, b: Array, ground: Array) -> Array:
+        empty = int(a.sum() <= 0) + int(b.sum() <= 0)
+        if empty:
+            # The factor keeps the result in the graph, with a zero gradient.
+            return (a.sum() + b.sum()) * 0 + (float(cost.max()) if empty == 1 else 0.0)
+        return ot.emd2(a / a.sum(), b / b.sum(), ground)
+
     if not _is_torch(q):
-        q, p = np.broadcast_arrays(q, p)
-        rows = [
-            ot.emd2(a / a.sum(), b / b.sum(), cost)
-            for a, b in zip(q.reshape(-1, n).astype(np.float64), p.reshape(-1, n).astype(np.float64), strict=True)
-        ]
-        return np.asarray(rows, dtype=q.dtype).reshape(q.shape[:-1])
+        left, right = (x.reshape(-1, n).astype(np.float64) for x in np.broadcast_arrays(q, p))
+        rows = [solve(a, b, cost) for a, b in zip(left, right, strict=True)]
+        return np.asarray(rows, dtype=q.dtype).reshape(np.broadcast_shapes(q.shape, p.shape)[:-1])
     import torch
 
     q, p = torch.broadcast_tensors(q, p)
-    ground = torch.as_tensor(cost, dtype=q.dtype, device=q.device)
-    pairs = zip(q.reshape(-1, n), p.reshape(-1, n), strict=True)
-    return torch.stack([ot.emd2(a / a.sum(), b / b.sum(), ground) for a, b in pairs]).reshape(q.shape[:-1])
+    ground = torch.as_tensor(cost, dtype=torch.float64)
+    # POT solves in double precision on the CPU; the result goes back to where the arguments live.
+    left, right = (x.reshape(-1, n).to(dtype=torch.float64, device="cpu") for x in (q, p))
+    rows = [solve(a, b, ground) for a, b in zip(left, right, strict=True)]
+    solved = torch.stack(rows) if rows else left.sum(-1)
+    return solved.to(dtype=q.dtype, device=q.device).reshape(q.shape[:-1])

@@ -116,12 +116,12 @@ class Evaluation(Scores):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per domain and a last one for all lines, ready for a table."""
-        return [_row(name, scores) for name, scores in [*self.per_domain.items(), ("all", self)]]
+        return [_row("domain", name, scores) for name, scores in [*self.per_domain.items(), ("all", self)]]
 
     def group_rows(self, column: str) -> list[dict[str, Any]]:
         """One row per value of `column`, the worst first."""
         worst_first = sorted(self.per_group[column].items(), key=lambda item: -item[1].cer)
-        return [_row(name, scores) for name, scores in worst_first]
+        return [_row(column, name, scores) for name, scores in worst_first]
 
     def describe(self) -> str:
         """What the numbers are, for captions: ``CER and WER in percent, micro average over code points, exact``."""
@@ -611,10 +611,10 @@ def _check_choice(name: str, value: str, choices: Any) -> None:
         raise FadaError(f"{name} is {value!r}, expected one of {', '.join(get_args(choices))}.")
 
 
-def _row(name: str, scores: Scores) -> dict[str, Any]:
+def _row(label: str, name: str, scores: Scores) -> dict[str, Any]:
     low, high = scores.intervals.get("cer", (None, None))
     return {
-        "domain": name,
+        label: name,
         "lines": scores.lines,
         "characters": scores.characters,
         "cer": scores.cer,

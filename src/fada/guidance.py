@@ -18,6 +18,7 @@ characters have a count of at most `k`). So `Σc²` grows by `2k + 1`, `Σcq` by
 """
 
 import math
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -120,7 +121,12 @@ class Guidance:
 
     def permits(self, text: str) -> bool:
         """Whether the hard constraints allow every character of `text`."""
-        return permits(text, self.target.normalizer, self.forbidden, self.allowed)
+        return self.constraint.permits(text)
+
+    @cached_property
+    def constraint(self) -> "Constraint":
+        """The hard constraints, in the normal form of the target."""
+        return Constraint(self.target.normalizer, self.forbidden, self.allowed)
 
     def start(self) -> "GrowingText":
         """The empty text, to be grown character by character."""
@@ -177,25 +183,44 @@ class GrowingText:
         return counted_distance(g.kind, self.counts, self.length, g.reference)
 
 
-def permits(text: str, normalizer: TextNormalizer, forbidden: Iterable[str], allowed: Iterable[str] | None) -> bool:
-    """Whether every character of `text` may be written.
+@dataclass(frozen=True)
+class Constraint:
+    """Which characters may be written at all.
 
     Characters are compared as the normaliser leaves them; those that it drops (digits under ``letters_only``) as they
-    stand.
+    stand. A text is judged in composed form, so that forbidding ``é`` also stops ``e`` followed by a combining accent.
     """
-    banned = set(forbidden) | _normal_forms(normalizer, forbidden)
-    welcome = None if allowed is None else set(allowed) | _normal_forms(normalizer, allowed)
-    for character in TextNormalizer(form="NFC", case="keep")(text):
-        forms = normalizer(character) or character
-        if any(form in banned for form in (character, *forms)):
-            return False
-        if welcome is not None and character not in welcome and any(form not in welcome for form in forms):
-            return False
-    return True
 
+    normalizer: TextNormalizer
+    forbidden: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = None
 
-def _normal_forms(normalizer: TextNormalizer, characters: Iterable[str]) -> set[str]:
-    return {form for character in characters for form in normalizer(character)}
+    @property
+    def is_void(self) -> bool:
+        """Whether everything is allowed."""
+        return not self.forbidden and self.allowed is None
+
+    def permits(self, text: str) -> bool:
+        """Whether every character of `text` may be written."""
+        return self.is_void or all(map(self._permits_character, unicodedata.normalize("NFC", text)))
+
+    def _permits_character(self, character: str) -> bool:
+        forms = self.normalizer(character) or character
+        if character in self._banned or any(form in self._banned for form in forms):
+            return False
+        welcome = self._welcome
+        return welcome is None or character in welcome or all(form in welcome for form in forms)
+
+    @cached_property
+    def _banned(self) -> set[str]:
+        return self._with_normal_forms(self.forbidden)
+
+    @cached_property
+    def _welcome(self) -> set[str] | None:
+        return None if self.allowed is None else self._with_normal_forms(self.allowed)
+
+    def _with_normal_forms(self, characters: Iterable[str]) -> set[str]:
+        return {form for character in characters for form in (character, *self.normalizer(character))}
 
 
 def check_weight(name: str, value: Any, low: float, high: float) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from fada.errors import FadaError
 from fada.evaluation import Evaluation, evaluate, natural_key, over_seeds
 from fada.files import write_text
 from fada.statistics import MeanSem, mean_sem
+from fada.systems import read_table
 from fada.targets import TargetSet
 
 Training = Literal["standard", "TR-TT", "FADA"]
@@ -68,11 +70,16 @@ class RunResults:
     predictions: dict[str, Predictions]
     targets: TargetSet | None
     tuning: dict[str, Any] | None
-    _evaluations: dict[Any, Evaluation] = field(default_factory=dict, repr=False, compare=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _evaluations: dict[str, Evaluation] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "RunResults":
-        """Read a run folder; only ``predictions.parquet`` must be there."""
+    def load(cls, folder: str | os.PathLike[str], **options: Any) -> "RunResults":
+        """Read a run folder; only ``predictions.parquet`` must be there.
+
+        Args:
+            options: how to compare texts: `average`, `units` and `normalization` of :func:`fada.evaluation.evaluate`.
+        """
         folder = Path(folder)
         if not folder.is_dir():
             raise FadaError(f"{folder}: no such run folder. Give the folder that fada train wrote.")
@@ -85,6 +92,7 @@ class RunResults:
             predictions=_read_predictions(folder / "predictions.parquet"),
             targets=TargetSet.load(targets) if targets.exists() else None,
             tuning=_read_json(tuning) if tuning else None,
+            options=options,
         )
 
     @property
@@ -166,13 +174,14 @@ class RunResults:
                 layer = [value for mapping in layer for value in mapping.values() if isinstance(value, Mapping)]
         return None
 
-    def evaluation(self, system: str, **options: Any) -> Evaluation:
-        """Error rates of one system (see :func:`fada.evaluation.evaluate`), computed once."""
-        key = (system, tuple(sorted(options.items())))
-        if key not in self._evaluations:
+    def evaluation(self, system: str) -> Evaluation:
+        """Error rates of one system, without intervals, computed once."""
+        if system not in self._evaluations:
             lines = self.predictions[system]
-            self._evaluations[key] = evaluate(lines.references, lines.hypotheses, lines.domains, **options)
-        return self._evaluations[key]
+            self._evaluations[system] = evaluate(
+                lines.references, lines.hypotheses, lines.domains, bootstrap=0, **self.options
+            )
+        return self._evaluations[system]
 
 
 def is_guided(system: str) -> bool:
@@ -180,9 +189,9 @@ def is_guided(system: str) -> bool:
     return bool(re.search(r"fada|guided|(^|[^a-z])gd([^a-z]|$)", system.lower()))
 
 
-def load_runs(folders: Iterable[str | os.PathLike[str]]) -> list[RunResults]:
-    """Read several run folders."""
-    runs = [RunResults.load(folder) for folder in folders]
+def load_runs(folders: Iterable[str | os.PathLike[str]], **options: Any) -> list[RunResults]:
+    """Read several run folders; `options` as in :meth:`RunResults.load`."""
+    runs = [RunResults.load(folder, **options) for folder in folders]
     if not runs:
         raise FadaError("no run folder given, expected at least one.")
     return runs
@@ -210,28 +219,26 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_predictions(path: Path) -> dict[str, Predictions]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not path.exists():
         raise FadaError(f"{path}: no such file. A report needs the predictions that training or evaluation writes.")
-    try:
-        table = pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        raise FadaError(f"{path}: not a readable parquet file ({error}).") from None
-    missing = [name for name in _PREDICTION_COLUMNS if name not in table.column_names]
+    columns = read_table(path)
+    missing = [name for name in _PREDICTION_COLUMNS if name not in columns]
     if missing:
         raise FadaError(
-            f"{path}: columns {', '.join(missing)} are missing; found {', '.join(table.column_names)}. "
+            f"{path}: columns {', '.join(missing)} are missing; found {', '.join(columns)}. "
             "Expected one row per line and system."
         )
-    columns = {name: table.column(name).to_pylist() for name in _PREDICTION_COLUMNS}
     for name in _SCORE_COLUMNS:
-        columns[name] = table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
+        columns.setdefault(name, [None] * len(columns["id"]))
     rows_of: dict[str, list[int]] = {}
     for row, (system, reference) in enumerate(zip(columns["system"], columns["reference"], strict=True)):
         if reference is not None:
             rows_of.setdefault(str(system), []).append(row)
+    for system, rows in rows_of.items():
+        ids = [columns["id"][row] for row in rows]
+        if len(set(ids)) < len(ids):
+            twice = next(name for name, times in Counter(ids).items() if times > 1)
+            raise FadaError(f"{path}: line {twice!r} stands twice for system {system!r}, expected one row each.")
     if not rows_of:
         raise FadaError(f"{path}: no line with a reference, so nothing can be evaluated.")
 
@@ -388,7 +395,7 @@ class Table:
             cells = [group.format(span, text) if text else empty.format(span) for text, span in self.heads]
             heads = Markup("<tr>{}</tr>").format(Markup().join(cells))
         columns = [
-            Markup('<th scope="col"{}><bdi>{}</bdi></th>').format(Markup(' class="num"') if i >= self.labels else "", name)
+            Markup('<th scope="col" class="{}"><bdi>{}</bdi></th>').format("num" if i >= self.labels else "label", name)
             for i, name in enumerate(self.columns)
         ]
         rows = [
@@ -453,20 +460,23 @@ class Experiment:
 
     @property
     def dataset(self) -> str:
+        """What the data set is called."""
         return self.runs[0].dataset
 
     @property
     def model(self) -> str:
+        """What the model is called, with the note."""
         return f"{self.runs[0].model} ({self.note})" if self.note else self.runs[0].model
 
     @property
     def training(self) -> Training:
+        """How the model was trained."""
         return self.runs[0].training
 
     def evaluations(self, guided: bool) -> list[Evaluation]:
         """One evaluation per run that has such a system, without intervals."""
         systems = [(run, run.guided_system if guided else run.plain_system) for run in self.runs]
-        return [run.evaluation(system, bootstrap=0) for run, system in systems if system is not None]
+        return [run.evaluation(system) for run, system in systems if system is not None]
 
 
 def experiments(runs: Sequence[RunResults]) -> list[Experiment]:
@@ -489,14 +499,25 @@ def _note(key: Any, family: Sequence[Any]) -> str:
 
 
 def _by_method(runs: Sequence[RunResults]) -> dict[tuple[str, str], dict[str, list[Evaluation]]]:
-    """(data set, model) → method → evaluations, one per seed."""
-    result: dict[tuple[str, str], dict[str, list[Evaluation]]] = {}
+    """(data set, model) → method → evaluations, one per seed.
+
+    Variants of one method (say, three values of λ) are rows of their own, each beside the same baselines.
+    """
+    found: dict[tuple[str, str], dict[str, dict[str, list[Evaluation]]]] = {}
     for experiment in experiments(runs):
         for guided in (False, True):
             method = _METHOD.get((experiment.training, guided))
-            found = experiment.evaluations(guided)
-            if method and found:
-                result.setdefault((experiment.dataset, experiment.model), {}).setdefault(method, []).extend(found)
+            if method and (evaluations := experiment.evaluations(guided)):
+                notes = found.setdefault((experiment.dataset, experiment.runs[0].model), {})
+                notes.setdefault(experiment.note, {})[method] = evaluations
+    result = {}
+    for (dataset, model), notes in found.items():
+        shared = notes.get("", {})
+        for note, methods in notes.items():
+            if note:
+                result[dataset, f"{model} ({note})"] = {**shared, **methods}
+            elif len(notes) == 1:
+                result[dataset, model] = methods
     return result
 
 
@@ -590,9 +611,10 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
             method = _METHOD.get((run.training, is_guided(system)))
             named = re.search(r"(?:beam|@)[ _=-]?(\d+)", system.lower())
             size = int(named[1]) if named else 1 if system == "greedy" else run.beam_size
-            if method is None or size is None or system not in {run.plain_system, run.guided_system, "greedy"} and not named:
+            chosen = named or system in {run.plain_system, run.guided_system, "greedy"}
+            if method is None or size is None or not chosen:
                 continue
-            cer = run.evaluation(system, bootstrap=0).cer
+            cer = run.evaluation(system).cer
             found.setdefault((run.dataset, run.model, method), {}).setdefault(size, []).append(cer)
     sizes = sorted({size for by_size in found.values() for size in by_size})
     if len(sizes) < 2:
@@ -604,7 +626,7 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
     return Table(
         name="beam",
         title="Beam size",
-        caption="CER in percent by beam size, mean over seeds (SEM); beam 1 is best-path decoding. Bold: best of its row.",
+        caption="CER in percent, mean over seeds (SEM); beam 1 is best-path decoding. Bold: best of its row.",
         heads=(("", 3), ("beam", len(sizes))),
         columns=("Data", "Model", "Method", *map(str, sizes)),
         labels=3,
@@ -617,10 +639,11 @@ def systems_table(runs: Sequence[RunResults]) -> Table:
     blocks: dict[tuple[str, str], list[tuple[str, str, list[Cell | None]]]] = {}
     for experiment in experiments(runs):
         for system in dict.fromkeys(system for run in experiment.runs for system in run.predictions):
-            scored = [run.evaluation(system, bootstrap=0) for run in experiment.runs if system in run.predictions]
+            scored = [run.evaluation(system) for run in experiment.runs if system in run.predictions]
             means = over_seeds(scored)["all"]
-            row = (experiment.training, system, [Cell(means[metric]) for metric in ("cer", "wer", "ned")])
-            blocks.setdefault((experiment.dataset, experiment.model), []).append(row)
+            cells: list[Cell | None] = [Cell(means[metric]) for metric in ("cer", "wer", "ned")]
+            block = blocks.setdefault((experiment.dataset, experiment.model), [])
+            block.append((experiment.training, system, cells))
     rows: list[tuple[str | Cell | None, ...]] = []
     for key, block in blocks.items():
         columns = [_mark_best([cells[j] for _, _, cells in block]) for j in range(3)]
@@ -628,7 +651,7 @@ def systems_table(runs: Sequence[RunResults]) -> Table:
     return Table(
         name="systems",
         title="All systems",
-        caption="CER, WER and NED in percent, micro average, mean over seeds (SEM). Bold: best of its data set and model.",
+        caption="Rates in percent, micro average, mean over seeds (SEM). Bold: best of its data set and model.",
         heads=(),
         columns=("Data", "Model", "Training", "Decoding", "CER ↓", "WER ↓", "NED ↓"),
         labels=4,

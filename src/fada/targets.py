@@ -1,6 +1,7 @@
 """Character distributions per domain: estimated from text, compared, mixed, edited, saved."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from fada import distances
-from fada.counting import count_characters
+from fada.counting import count_by_domain, count_characters
 from fada.errors import FadaError
 from fada.text import TextNormalizer
 
@@ -45,14 +46,20 @@ class CharDistribution:
             raise FadaError(f"the count of {self.symbols[at]!r} is {counts[at]}, expected a number from 0 up.")
         if counts.sum() <= 0:
             raise FadaError("no characters to estimate a distribution from: every count is zero.")
+        if not np.isfinite(counts.sum()):
+            raise FadaError("the counts are too large: their sum is infinite.")
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], normalizer: TextNormalizer | None = None) -> "CharDistribution":
         """Count the characters of `texts`, an iterable of any length that is read once."""
         normalizer = normalizer or TextNormalizer()
-        counts = count_characters(texts, normalizer)
-        symbols = tuple(sorted(counts))
-        return cls(symbols, np.array([counts[s] for s in symbols]), normalizer)
+        return cls.from_counts(count_characters(texts, normalizer), normalizer)
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, float], normalizer: TextNormalizer | None = None) -> "CharDistribution":
+        """The distribution of counted characters, its alphabet in code point order (the `OTHER` cell last)."""
+        symbols = _alphabet(counts)
+        return cls(symbols, np.array([counts[s] for s in symbols]), normalizer or TextNormalizer())
 
     @property
     def total(self) -> float:
@@ -86,8 +93,20 @@ class CharDistribution:
         a, b = self.counts + 0.5, self.total - self.counts + 0.5
         return np.sqrt(a * b / ((a + b) ** 2 * (a + b + 1)))
 
+    def intervals(self, level: float = 0.95) -> np.ndarray:
+        """(n, 2) Jeffreys interval of each frequency: from 0 for a character never seen, to 1 for the only one seen."""
+        from scipy.special import betaincinv
+
+        if not 0 < level < 1:
+            raise FadaError(f"confidence level {level}, expected a number between 0 and 1, such as 0.95.")
+        a, b = self.counts + 0.5, self.total - self.counts + 0.5
+        low, high = betaincinv(a, b, (1 - level) / 2), betaincinv(a, b, (1 + level) / 2)
+        return np.stack([np.where(self.counts > 0, low, 0.0), np.where(self.counts < self.total, high, 1.0)], axis=-1)
+
     def smoothed(self, alpha: float) -> "CharDistribution":
         """Add `alpha` to the count of every character of the alphabet."""
+        if not (np.isfinite(alpha) and alpha >= 0):
+            raise FadaError(f"smoothing by {alpha}, expected a number from 0 up, such as 0.5.")
         return self._with_counts(self.counts + alpha)
 
     def with_frequency(
@@ -98,7 +117,12 @@ class CharDistribution:
         ``p.with_frequency("e", 0.0)`` or ``p.with_frequency({"e": 0.0, "a": 0.1})``. A character that is not in the
         alphabet is added to it. The total number of characters stays.
         """
-        wanted = dict(character) if isinstance(character, Mapping) else {character: frequency or 0.0}
+        if isinstance(character, str):
+            if frequency is None:
+                raise FadaError(f"which frequency should {character!r} have? Give it a number from 0 to 1.")
+            wanted = {character: frequency}
+        else:
+            wanted = dict(character)
         for symbol, value in wanted.items():
             self._check_symbol(symbol)
             if not 0 <= value <= 1:
@@ -106,7 +130,9 @@ class CharDistribution:
         fixed = sum(wanted.values())
         if fixed > 1 + 1e-12:
             raise FadaError(f"the frequencies asked for sum to {fixed:g}, expected at most 1.")
-        extended = self.over(tuple(sorted({*self.symbols, *wanted} - {OTHER})) + self.symbols[len(self.plain) :])
+        added = sorted(set(wanted) - set(self.symbols) - {OTHER})
+        other = (OTHER,) if OTHER in self.index or OTHER in wanted else ()
+        extended = self.over((*self.plain, *added, *other) if added or OTHER in wanted else self.symbols)
         chosen = np.array([symbol in wanted for symbol in extended.symbols])
         rest = float(extended.counts[~chosen].sum())
         if rest == 0 and fixed < 1 - 1e-12:
@@ -122,6 +148,9 @@ class CharDistribution:
 
     def scaled(self, factors: Mapping[str, float]) -> "CharDistribution":
         """A new distribution in which the frequency of each character given is multiplied, the rest rescaled."""
+        for symbol, factor in factors.items():
+            if not (np.isfinite(factor) and factor >= 0):
+                raise FadaError(f"{symbol!r} scaled by {factor}, expected a number from 0 up.")
         return self.with_frequency({c: self.frequency(c) * factor for c, factor in factors.items()})
 
     @property
@@ -131,7 +160,10 @@ class CharDistribution:
 
     def over(self, symbols: Sequence[str]) -> "CharDistribution":
         """The same counts over an alphabet that contains this one; new characters have the count 0."""
-        missing = [s for s in self.symbols if s not in set(symbols)]
+        if tuple(symbols) == self.symbols:
+            return self
+        known = set(symbols)
+        missing = [s for s in self.symbols if s not in known]
         if missing:
             raise FadaError(f"the alphabet lacks {missing[0]!r}: use restricted_to() to pool what is left out.")
         return CharDistribution(
@@ -142,11 +174,14 @@ class CharDistribution:
 
     def restricted_to(self, alphabet: Iterable[str]) -> "CharDistribution":
         """The distribution over `alphabet` (in its order) plus a last `OTHER` cell that holds everything else."""
-        symbols = [s for s in dict.fromkeys(alphabet) if s != OTHER]
-        counts = [self.counts[self.index[s]] if s in self.index else 0.0 for s in symbols]
-        return CharDistribution(
-            (*symbols, OTHER), np.array([*counts, max(self.total - sum(counts), 0.0)]), self.normalizer
-        )
+        symbols = {s: 0.0 for s in alphabet if s != OTHER}
+        other = 0.0
+        for symbol, count in zip(self.symbols, self.counts.tolist(), strict=True):
+            if symbol in symbols:
+                symbols[symbol] = count
+            else:
+                other += count
+        return CharDistribution((*symbols, OTHER), np.array([*symbols.values(), other]), self.normalizer)
 
     def covering(self, characters: Iterable[str]) -> "CharDistribution":
         """Self, or with an `OTHER` cell of count 0 appended if one of `characters` is outside the alphabet."""
@@ -190,13 +225,8 @@ class CharDistribution:
         return CharDistribution(self.symbols, counts, self.normalizer)
 
     def _check_symbol(self, symbol: str) -> None:
-        if symbol == OTHER or (len(symbol) == 1 and self.normalizer(symbol) == symbol):
-            return
-        hint = self.normalizer(symbol)
-        raise FadaError(
-            f"{symbol!r} is not a character of this target ({self.normalizer.describe()}): "
-            + (f"did you mean {hint!r}?" if len(hint) == 1 else "give a single character in that form.")
-        )
+        if fault := misfit(symbol, self.normalizer):
+            raise FadaError(fault)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CharDistribution):
@@ -217,6 +247,27 @@ class CharDistribution:
         )
 
 
+def misfit(symbol: str, normalizer: TextNormalizer) -> str | None:
+    """What is wrong with `symbol` as a cell of a distribution counted with `normalizer`, None if nothing."""
+    if symbol == OTHER or normalizer.keeps(symbol):
+        return None
+    found = f"{symbol!r} cannot occur in text that is counted as {normalizer.describe()}"
+    if len(symbol) == 1 and normalizer.keeps(normalizer(symbol)):
+        return f"{found}: did you mean {normalizer(symbol)!r}?"
+    return f"{found}: give single characters in that form." if len(symbol) != 1 else f"{found}: leave it out."
+
+
+def _alphabet(symbols: Iterable[str]) -> tuple[str, ...]:
+    union = set(symbols)
+    return (*sorted(union - {OTHER}), *(union & {OTHER}))
+
+
+def natural_order(name: str) -> tuple[tuple[int, float, str], ...]:
+    """Sort key that puts 9 before 10, and numbers before words."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
+
+
 class TargetSet(Mapping[str, CharDistribution]):
     """The character distribution of every domain (century, region, author), over one alphabet and one normaliser.
 
@@ -233,9 +284,10 @@ class TargetSet(Mapping[str, CharDistribution]):
                     f"domain {name!r} was counted with another normaliser ({distribution.normalizer.describe()}) than "
                     f"the rest ({first.normalizer.describe()}): count it again with the same one."
                 )
-        union = {symbol for distribution in domains.values() for symbol in distribution.symbols}
-        symbols = (*sorted(union - {OTHER}), *(union & {OTHER}))
+        symbols = _alphabet(symbol for distribution in domains.values() for symbol in distribution.symbols)
         self._domains = {str(name): distribution.over(symbols) for name, distribution in domains.items()}
+        if len(self._domains) < len(domains):
+            raise FadaError(f"two domains have one name, among {', '.join(map(repr, domains))}.")
         self.symbols: tuple[str, ...] = symbols
         self.normalizer: TextNormalizer = first.normalizer
 
@@ -246,6 +298,19 @@ class TargetSet(Mapping[str, CharDistribution]):
         for name, lines in texts.items():
             try:
                 domains[name] = CharDistribution.from_texts(lines, normalizer)
+            except FadaError as error:
+                raise FadaError(f"domain {name!r}: {error}") from None
+        return cls(domains)
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[str, str]], normalizer: TextNormalizer | None = None) -> "TargetSet":
+        """Count a stream of (domain, text), read once in constant memory; domains in natural order (9 before 10)."""
+        normalizer = normalizer or TextNormalizer()
+        domains = {}
+        counted = count_by_domain(pairs, normalizer)
+        for name in sorted(counted, key=natural_order):
+            try:
+                domains[name] = CharDistribution.from_counts(counted[name], normalizer)
             except FadaError as error:
                 raise FadaError(f"domain {name!r}: {error}") from None
         return cls(domains)
@@ -321,14 +386,21 @@ class TargetSet(Mapping[str, CharDistribution]):
         return np.stack([p.frequencies for p in self.values()])
 
     def pearson(self) -> np.ndarray:
-        """(domains, domains) Pearson correlation of the frequencies over the shared alphabet."""
-        return np.atleast_2d(np.corrcoef(self.frequencies()))
+        """(domains, domains) Pearson correlation of the frequencies over the shared alphabet.
+
+        Where it is not defined (all characters equally frequent) it is 1 between equal rows and 0 otherwise.
+        """
+        rows = self.frequencies()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            correlation = np.atleast_2d(np.corrcoef(rows))
+        equal = (rows[:, None] == rows).all(axis=-1)
+        return np.where(equal, 1.0, np.where(np.isfinite(correlation), correlation, 0.0))
 
     def distances(self, distance: str = "sorted_w2") -> np.ndarray:
         """(domains, domains) distance of the row's domain from the column's."""
         measure = distances.get(distance)
         rows = self.frequencies()
-        return np.array([[float(measure(q, p)) for p in rows] for q in rows])
+        return np.stack([measure(q, rows) for q in rows])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the target file: JSON, readable, editable by hand."""

@@ -1,6 +1,5 @@
 """How text is brought to one form before its characters are counted."""
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -13,8 +12,6 @@ Form = Literal["NFC", "NFD", "NFKC", "NFKD", "none"]
 Case = Literal["lower", "keep"]
 Marks = Literal["keep", "fold"]
 Spaces = Literal["keep", "collapse", "drop"]
-
-_SPACE_RUN = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class TextNormalizer:
     def __post_init__(self) -> None:
         for field, choices in _choices().items():
             value = getattr(self, field)
-            if value not in choices:
+            if not any(value == choice and type(value) is type(choice) for choice in choices):
                 expected = ", ".join(map(str, choices))
                 raise FadaError(f"text normaliser: {field} is {value!r}, expected one of {expected}.")
 
@@ -56,15 +53,21 @@ class TextNormalizer:
             # str.lower() looks at the context of a capital sigma; a growing hypothesis cannot.
             text = self._unicode(text.replace("Σ", "σ").lower())
         if self.marks == "fold":
-            decomposed = unicodedata.normalize("NFD", text)
-            text = self._unicode("".join(c for c in decomposed if not _is_mark(c)))
+            text = self._unicode("".join(map(_without_marks, text)))
         if self.letters_only:
             text = "".join(filter(_is_letter_or_mark, text))
         if self.spaces == "collapse":
-            text = _SPACE_RUN.sub(" ", text).strip(" ")
+            text = " ".join(text.split())
         elif self.spaces == "drop":
-            text = _SPACE_RUN.sub("", text)
-        return text
+            text = "".join(text.split())
+        # What was left out may have stood between a letter and a mark that now compose.
+        return self._unicode(text) if self.letters_only or self.spaces == "drop" else text
+
+    def keeps(self, character: str) -> bool:
+        """Whether `character` is one code point that can stand in normalised text (and be saved as UTF-8)."""
+        if character == " ":
+            return self.spaces != "drop" and not self.letters_only
+        return len(character) == 1 and self(character) == character and not "\ud800" <= character <= "\udfff"
 
     def _unicode(self, text: str) -> str:
         return text if self.form == "none" or text.isascii() else unicodedata.normalize(self.form, text)
@@ -84,7 +87,7 @@ class TextNormalizer:
 
     def describe(self) -> str:
         """A short reading for tables and captions, such as ``NFC, lower case, letters only``."""
-        words = [] if self.form == "none" else [self.form]
+        words: list[str] = [] if self.form == "none" else [self.form]
         words += ["lower case"] if self.case == "lower" else []
         words += ["diacritics folded"] if self.marks == "fold" else []
         words += {"keep": [], "collapse": ["spaces collapsed"], "drop": ["spaces dropped"]}[self.spaces]
@@ -99,8 +102,11 @@ def _choices() -> dict[str, tuple[Any, ...]]:
 
 
 @lru_cache(maxsize=65536)
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character)[0] == "M"
+def _without_marks(character: str) -> str:
+    """The character without its diacritics; a Hangul syllable, which holds none, stays whole."""
+    decomposed = unicodedata.normalize("NFD", character)
+    plain = "".join(c for c in decomposed if unicodedata.category(c)[0] != "M")
+    return character if plain == decomposed else unicodedata.normalize("NFC", plain)
 
 
 @lru_cache(maxsize=65536)

@@ -49,7 +49,9 @@ class TokenTable:
         """
         vocabulary = tokenizer.get_vocab()
         if not vocabulary:
-            raise FadaError(f"tokenizer {type(tokenizer).__name__}: its vocabulary is empty, expected at least one token.")
+            raise FadaError(
+                f"tokenizer {type(tokenizer).__name__}: its vocabulary is empty, expected at least one token."
+            )
         added = getattr(tokenizer, "added_tokens_decoder", {})
         special_ids = {int(i) for i in tokenizer.all_special_ids if i is not None}
         special_ids |= {i for i, token in added.items() if token.special or _TIMESTAMP.fullmatch(token.content)}
@@ -185,7 +187,9 @@ def _token_reader(tokenizer: "PreTrainedTokenizerBase") -> Any:
 def _probing_reader(tokenizer: "PreTrainedTokenizerBase") -> Any:
     """For tokenizers written in Python: what a token adds to the text when it follows another one."""
     vocabulary = tokenizer.get_vocab()
-    if any(_BYTE_TOKEN.fullmatch(token) for token in vocabulary) or any(t.startswith(_SPACE_MARKER) for t in vocabulary):
+    if any(_BYTE_TOKEN.fullmatch(token) for token in vocabulary) or any(
+        t.startswith(_SPACE_MARKER) for t in vocabulary
+    ):
         return _SentencePiece(_SPACE_MARKER, byte_fallback=True)
     anchor = next((token for token in vocabulary if len(token) == 1 and token.isalpha()), None)
     if anchor is None:

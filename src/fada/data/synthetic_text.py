@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -30,6 +31,7 @@ TOLERANCE = 0.01
 _VOCABULARY_SIZE = 20_000
 _RAREST_LETTER = 1e-4
 _CORRECTIONS = 12
+_PULL = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,8 @@ def load_vocabulary(language: str) -> Vocabulary:
     if language not in available:
         raise FadaError(f"no word list for the language {language!r}. Available: {', '.join(sorted(available))}.")
     listed: dict[str, float] = {}
-    for word, frequency in wordfreq.get_frequency_dict(language).items():
+    frequencies = islice(wordfreq.get_frequency_dict(language).items(), 3 * _VOCABULARY_SIZE)  # most frequent first
+    for word, frequency in frequencies:
         if LETTERS(word) == word and not unicodedata.category(word[0]).startswith("M"):
             spelt = _final_sigma(word)
             listed[spelt] = listed.get(spelt, 0.0) + frequency
@@ -189,7 +192,7 @@ def draw_lines(
         miss = max(abs(pairs.min() - lowest), abs(pairs.max() - highest))
         if miss < best_miss:
             best, best_miss = drawn, miss
-        if best_miss < TOLERANCE / 4:
+        if best_miss < TOLERANCE / 3:
             break
         asked = np.clip(asked + 0.7 * (wanted - realised), -1.0, 1.0)
     if best is None or best_miss > TOLERANCE:
@@ -235,14 +238,37 @@ class _Tilts:
         pairs = np.triu_indices(len(wanted), 1)
 
         def misses(flat: np.ndarray) -> np.ndarray:
-            weights = flat.reshape(wanted.shape)
-            frequencies = np.asarray(self.probabilities(weights) @ self.counts)
+            frequencies = self.probabilities(flat.reshape(wanted.shape)) @ self.counts
             # The small pull to zero picks the gentlest of the tilts that reach the same correlations.
-            return np.concatenate([(np.corrcoef(frequencies) - wanted)[pairs], 1e-3 * flat])
+            return np.concatenate([(np.corrcoef(frequencies) - wanted)[pairs], _PULL * flat])
 
-        solution = least_squares(misses, self.weights.reshape(-1), bounds=(-2, 2), max_nfev=40, ftol=1e-6, xtol=1e-5)
+        def gradients(flat: np.ndarray) -> np.ndarray:
+            return np.vstack([self._correlation_gradients(flat.reshape(wanted.shape)), _PULL * np.eye(len(flat))])
+
+        start = self.weights.reshape(-1)
+        solution = least_squares(misses, start, jac=gradients, bounds=(-2, 2), max_nfev=60, ftol=1e-6, xtol=1e-5)
         self.weights = solution.x.reshape(wanted.shape)
         return self.probabilities(self.weights)
+
+    def _correlation_gradients(self, weights: np.ndarray) -> np.ndarray:
+        """(pairs, D * D) derivatives of the correlation of each pair of domains by the weights."""
+        domains = len(weights)
+        probabilities = self.probabilities(weights)
+        centred = probabilities @ self.counts
+        centred -= centred.mean(axis=1, keepdims=True)
+        norms = np.linalg.norm(centred, axis=1)
+        unit = centred / norms[:, None]
+        # Derivative of the letter frequencies of domain d by its weights: the covariance of word scores and letters.
+        by_weight = [
+            (p * (self.word_scores - (self.word_scores @ p)[:, None])) @ self.counts for p in probabilities
+        ]  # D times (directions, C)
+        rows = []
+        for i, j in zip(*np.triu_indices(domains, 1), strict=True):
+            row = np.zeros((domains, domains))
+            for a, b in ((i, j), (j, i)):
+                row[a] = by_weight[a] @ (unit[b] - (unit[a] @ unit[b]) * unit[a]) / norms[a]
+            rows.append(row.reshape(-1))
+        return np.array(rows)
 
 
 def _as_lines(words: Sequence[str], sizes: np.ndarray) -> list[str]:

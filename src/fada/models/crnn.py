@@ -7,7 +7,7 @@ sequences give at a fifth of their time.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, cached_file
 
+from fada.data.lines import Line
+from fada.distributed import summed
 from fada.errors import FadaError
 from fada.files import write_json
 from fada.models.line_image import straighten
+from fada.models.recognizer import CTCRecognizer, Tagging, characters_of, padded_labels
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"channels": (8, 16, 24, 32), "lstm_size": 48, "lstm_layers": 1, "dropout": 0.0},
-    "small": {"channels": (32, 64, 128, 192), "lstm_size": 192, "lstm_layers": 2},
+    "small": {"channels": (32, 64, 128, 160), "lstm_size": 160, "lstm_layers": 2},
     "base": {"channels": (48, 96, 192, 320), "lstm_size": 320, "lstm_layers": 3},
 }
 """What `crnn:<preset>` builds: tiny for tests, small (2 million parameters) for a CPU, base (8 million)."""
@@ -42,6 +45,7 @@ class CRNNConfig(PretrainedConfig):
         dropout: before and between the recurrent layers and before the output.
         shortcut_weight: weight of the auxiliary CTC loss, computed from the convolutional features alone while
             training. It makes the convolutions learn letters before the recurrent layers can.
+        domains, tagging: TR-TT: the domains that have a class, after those of the characters, and its use.
     """
 
     model_type = "fada-crnn"
@@ -56,6 +60,8 @@ class CRNNConfig(PretrainedConfig):
         dropout: float = 0.3,
         shortcut_weight: float = 0.1,
         pad_token_id: int = 0,
+        domains: Sequence[str] = (),
+        tagging: str = "none",
         **kwargs: Any,
     ) -> None:
         self.vocab_size = vocab_size
@@ -65,6 +71,8 @@ class CRNNConfig(PretrainedConfig):
         self.lstm_layers = lstm_layers
         self.dropout = dropout
         self.shortcut_weight = shortcut_weight
+        self.domains = list(domains)
+        self.tagging = tagging
         super().__init__(pad_token_id=pad_token_id, **kwargs)
 
 
@@ -126,11 +134,7 @@ class MaskedBatchNorm(nn.Module):
     def _batch_statistics(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         rows = x.float().permute(0, 2, 3, 1).reshape(-1, x.shape[1])
         positions = mask.sum()[None] * x.shape[2]
-        sums = torch.cat([rows.sum(0), (rows * rows).sum(0), positions])
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            from torch.distributed.nn.functional import all_reduce
-
-            sums = all_reduce(sums)
+        sums = summed(torch.cat([rows.sum(0), (rows * rows).sum(0), positions]))
         total, squares, count = sums.split([x.shape[1], x.shape[1], 1])
         mean = total / count
         variance = (squares / count - mean * mean).clamp(min=0)
@@ -191,8 +195,8 @@ class CRNNForCTC(PreTrainedModel):
         self.stages = nn.ModuleList(
             [
                 ConvNorm(stem, first, pool=(2, 2)),
-                ConvNorm(first, second),
-                ConvNorm(second, second, pool=(2, 1)),
+                ConvNorm(first, second, pool=(2, 1)),
+                ConvNorm(second, second),
                 ConvNorm(second, third),
             ]
         )
@@ -281,7 +285,7 @@ class CRNNProcessor:
     FILE = "crnn_processor.json"
 
     def __init__(
-        self, symbols: Sequence[str], blank: int = 0, height: int = 40, aspect: float = 0.7, level: bool = True
+        self, symbols: Sequence[str], blank: int = 0, height: int = 40, aspect: float = 0.65, level: bool = True
     ) -> None:
         self.symbols = tuple(symbols)
         self.blank, self.height, self.aspect, self.level = blank, height, aspect, level
@@ -324,3 +328,57 @@ class CRNNProcessor:
         """Read the processor from a folder or the hub."""
         path = cached_file(str(name), cls.FILE)
         return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+
+
+class CRNNRecognizer(CTCRecognizer):
+    """A C-RNN with its processor."""
+
+    def __init__(self, model: CRNNForCTC, processor: CRNNProcessor, tagging: Tagging = "none") -> None:
+        self.model, self.processor, self.tagging = model, processor, tagging
+        self.symbols, self.blank = processor.symbols, processor.blank
+        self.domains = tuple(model.config.domains)
+
+    @classmethod
+    def build(
+        cls,
+        texts: Iterable[str],
+        preset: str = "small",
+        domains: Sequence[str] = (),
+        tagging: Tagging = "none",
+        **config: Any,
+    ) -> "CRNNRecognizer":
+        """A new network whose alphabet is that of `texts`; with tagging, one more class for each domain."""
+        if preset not in PRESETS:
+            raise FadaError(f"no C-RNN preset {preset!r}, expected one of {', '.join(PRESETS)}.")
+        symbols = ["<blank>", *characters_of(texts)]
+        domains = domains if tagging != "none" else ()
+        settings = {**PRESETS[preset], **config, "vocab_size": len(symbols) + len(domains), "domains": domains}
+        model = CRNNForCTC(CRNNConfig(tagging=tagging, **settings))
+        return cls(model, CRNNProcessor(symbols, height=model.config.height), tagging)
+
+    @classmethod
+    def load(cls, name: str | os.PathLike[str]) -> "CRNNRecognizer":
+        """Read a network from a folder or the hub."""
+        model = CRNNForCTC.from_pretrained(name)
+        return cls(model, CRNNProcessor.from_pretrained(name), model.config.tagging)
+
+    def prepare(self, line: Line) -> np.ndarray:
+        """(height, width) uint8."""
+        return self.processor.image(line.load_image())
+
+    def encode(self, text: str, domain: str | None = None) -> list[int]:
+        """Classes of the characters, the domain's tag before them."""
+        classes = self.processor.encode(text)
+        if self.tagging == "none":
+            return classes
+        return [len(self.symbols) + self.domains.index(str(domain)), *classes]
+
+    def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Pixels, widths and labels."""
+        inputs = self.processor.batch(arrays)
+        return inputs if labels is None else {**inputs, "labels": padded_labels(labels)}
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write the network and its processor."""
+        self.model.save_pretrained(folder)
+        self.processor.save_pretrained(folder)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from fada.confusions import unicode_name
+
 WIDTH = 440
 """View-box width of a chart: about the width of a phone, so that text stays legible when the drawing is scaled."""
 
@@ -24,6 +26,11 @@ class Curve:
     band: Sequence[tuple[float, float]] | None = None
     dots: bool = True
 
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """The finite points."""
+        return [(x, y) for x, y in zip(self.xs, self.ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
+
 
 def visible(character: str) -> str:
     """A character as a reader can see it: marks on a dotted circle, spaces and controls by sign or code point."""
@@ -37,13 +44,6 @@ def visible(character: str) -> str:
     if category.startswith(("C", "Z")):
         return " ".join(f"U+{ord(c):04X}" for c in character)
     return character
-
-
-def unicode_name(character: str) -> str:
-    """The Unicode name in lower case, several code points joined by "+"; private-use characters by number."""
-    if character == "":
-        return "nothing"
-    return " + ".join(unicodedata.name(c, f"U+{ord(c):04X}").lower() for c in character)
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -66,8 +66,9 @@ def interval_bar(value: float, interval: tuple[float, float] | None, limit: floa
     whisker = Markup()
     if interval:
         whisker = Markup('<line class="whisker" x1="{}" x2="{}" y1="5" y2="5"/>').format(*map(percent, interval))
-    bar = Markup('<svg class="bar" height="10" aria-hidden="true"><rect class="{}" width="{}" height="10" rx="2"/>{}</svg>')
-    return bar.format(style, percent(value), whisker)
+    return Markup(
+        '<svg class="bar" height="10" aria-hidden="true"><rect class="{}" width="{}" height="10" rx="2"/>{}</svg>'
+    ).format(style, percent(value), whisker)
 
 
 def line_chart(
@@ -81,9 +82,7 @@ def line_chart(
     log_y: bool = False,
 ) -> Markup:
     """Curves over a common x axis. `marks` are labelled vertical lines; non-finite points are left out."""
-    points = [
-        (x, y) for curve in curves for x, y in zip(curve.xs, curve.ys, strict=True) if math.isfinite(x) and math.isfinite(y)
-    ]
+    points = [point for curve in curves for point in curve.points]
     if not points:
         return Markup()
     bands = [edge for curve in curves for pair in curve.band or () for edge in pair if math.isfinite(edge)]
@@ -112,27 +111,23 @@ def line_chart(
         parts.append(Markup('<text x="{}" y="{}" text-anchor="end" dy="4">{}</text>').format(_LEFT - 6, y, label))
     for tick in nice_ticks(x_low, x_high, 6):
         x, _ = at(tick, points[0][1])
-        parts.append(Markup('<text x="{}" y="{}" text-anchor="middle">{:g}</text>').format(x, height - _BOTTOM + 16, tick))
+        text = Markup('<text x="{}" y="{}" text-anchor="middle">{:g}</text>')
+        parts.append(text.format(x, height - _BOTTOM + 16, tick))
     parts.append(
         Markup('<text class="label" x="{}" y="{}" text-anchor="middle">{}</text>').format(
             _LEFT + plot_width / 2, height - 6, x_label
         )
     )
-    parts.append(
-        Markup('<text class="label" transform="translate(12 {}) rotate(-90)" text-anchor="middle">{}</text></g>').format(
-            _TOP + plot_height / 2, y_label
-        )
-    )
+    turned = Markup('<text class="label" transform="translate(12 {}) rotate(-90)" text-anchor="middle">{}</text></g>')
+    parts.append(turned.format(_TOP + plot_height / 2, y_label))
     for x, label in marks:
         at_x, _ = at(x, points[0][1])
-        right = at_x > _LEFT + plot_width * 0.7
+        anchor, shift = ("end", -5) if at_x > _LEFT + plot_width * 0.7 else ("start", 5)
         parts.append(
             Markup(
                 '<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>'
                 '<text class="mark-label" x="{3}" y="{4}" text-anchor="{5}">{6}</text>'
-            ).format(
-                at_x, _TOP, _TOP + plot_height, at_x + (-5 if right else 5), _TOP + 10, "end" if right else "start", label
-            )
+            ).format(at_x, _TOP, _TOP + plot_height, at_x + shift, _TOP + 10, anchor, label)
         )
     for curve in curves:
         parts.append(_curve(curve, at))
@@ -145,12 +140,10 @@ def _curve(curve: Curve, at: Callable[[float, float], tuple[float, float]]) -> M
         low = [at(x, pair[0]) for x, pair in zip(curve.xs, curve.band, strict=True)]
         high = [at(x, pair[1]) for x, pair in zip(curve.xs, curve.band, strict=True)]
         parts.append(Markup('<polygon class="band {}" points="{}"/>').format(curve.style, _points(low + high[::-1])))
-    kept = [(x, y) for x, y in zip(curve.xs, curve.ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
-    parts.append(
-        Markup('<polyline class="curve {}" points="{}"/>').format(curve.style, _points([at(x, y) for x, y in kept]))
-    )
-    if curve.dots or len(kept) == 1:
-        for x, y in kept:
+    line = _points([at(x, y) for x, y in curve.points])
+    parts.append(Markup('<polyline class="curve {}" points="{}"/>').format(curve.style, line))
+    if curve.dots or len(curve.points) == 1:
+        for x, y in curve.points:
             dot = Markup('<circle class="dot {}" cx="{}" cy="{}" r="3"><title>{}: {:g}, {:.4g}</title></circle>')
             parts.append(dot.format(curve.style, *at(x, y), curve.label, x, y))
     return Markup().join(parts)
@@ -186,7 +179,8 @@ def frequency_chart(
         y = y_of(tick)
         parts.append(
             Markup(
-                '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text x="{}" y="{}" dy="4" text-anchor="end">{}</text>'
+                '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
+                '<text x="{}" y="{}" dy="4" text-anchor="end">{}</text>'
             ).format(left, WIDTH - 6, y, y, left - 5, y, f"{tick:.{_digits(ticks)}f}")
         )
     parts.append(Markup("</g>"))
@@ -247,7 +241,5 @@ def _digits(ticks: Sequence[float]) -> int:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    ticks = [
-        factor * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for factor in (1, 2, 5)
-    ]
+    ticks = [factor * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for factor in (1, 2, 5)]
     return [tick for tick in ticks if low <= math.log10(tick) <= high]

@@ -1,0 +1,253 @@
+r"""The alignment loss (FADA-TR): train a recogniser to use characters as often as its domain does.
+
+The loss of a batch is the convex combination of the paper's algorithm,
+
+.. math:: L = \lambda L_{task} + (1 - \lambda) \, \frac{s}{|B|} \sum_{i \in B} W_2(q_i, p_{d_i})
+
+with the predicted distribution :math:`q_i` of line i, the target :math:`p_{d_i}` of its domain, and a scale s (1 in
+the paper). :math:`\lambda = 1` is the plain task loss, to the bit.
+
+=========  ============================================================================================
+pool       whose frequencies are compared with the target
+=========  ============================================================================================
+`sample`   each line's own (the paper). A line of 40 characters is far from its domain even when read perfectly
+`domain`   those of all lines of a domain in the batch, over all processes
+`epoch`    a running average per domain over the batches so far; gradients flow through the batch's part
+=========  ============================================================================================
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fada import distances
+from fada.distributed import summed
+from fada.errors import FadaError
+from fada.targets import OTHER, TargetSet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Pool = Literal["sample", "domain", "epoch"]
+Schedule = Literal["fixed", "warmup", "adaptive"]
+
+_LEAST_COUNT = 1e-6  # characters; an emptier prediction keeps the zero vector of an empty text
+
+
+def expected_ctc_counts(log_probs: Tensor, lengths: Tensor) -> Tensor:
+    r"""Expected number of times each class is written in the collapsed output of a CTC model.
+
+    Frames are independent given the input, so a class is written at frame t exactly if it is the label of t and not
+    of t - 1:
+
+    .. math:: E[n_c] = \sum_{t < T} p_t(c) \, (1 - p_{t-1}(c)), \quad p_{-1} = 0
+
+    which is exact for every class but the blank, whose column has no meaning. Summing frames would over-count
+    characters that last long.
+
+    Args:
+        log_probs: (batch, time, classes), natural logarithms.
+        lengths: (batch,) valid frames of each line.
+
+    Returns:
+        (batch, classes) float32.
+    """
+    probs = log_probs.float().exp()
+    inside = torch.arange(probs.shape[1], device=probs.device) < lengths.to(probs.device)[:, None]  # (batch, time)
+    probs = probs * inside[..., None]
+    return probs.sum(1) - (probs[:, 1:] * probs[:, :-1]).sum(1)
+
+
+def expected_token_counts(logits: Tensor, labels: Tensor) -> Tensor:
+    """Expected number of times each token is written at the positions that have a label.
+
+    Args:
+        logits: (batch, time, vocabulary).
+        labels: (batch, time), -100 where nothing is to be written.
+
+    Returns:
+        (batch, vocabulary) float32.
+    """
+    return torch.stack(
+        [row[label != -100].float().softmax(-1).sum(0) for row, label in zip(logits, labels, strict=True)]
+    )
+
+
+class AlignmentLoss(nn.Module):
+    """Task loss and distance to the domain's character distribution, combined. Build it with `for_ctc` or `for_tokens`.
+
+    Called as ``loss(task_loss, log_probs, lengths, domains)`` for CTC models and as
+    ``loss(task_loss, logits, labels, domains)`` for decoders. `domains` are names, or indices into `targets.domains`
+    as a tensor. After a call, `last_alignment` holds the alignment term (scale included), None at λ = 1.
+
+    Relations: ``lam=1`` is the plain task loss with bit-identical gradients; ``distance="sorted_w2"`` is Eq. 1;
+    ``distance="aligned_w2"`` also asks that the right characters have the right frequencies.
+    """
+
+    targets_matrix: Tensor
+    class_characters: Tensor
+    running: Tensor
+
+    def __init__(
+        self,
+        targets: TargetSet,
+        counts: Any,
+        kind: Literal["ctc", "tokens"],
+        lam: float = 0.5,
+        distance: str = "sorted_w2",
+        scale: float = 1.0,
+        pool: Pool = "sample",
+        momentum: float = 0.9,
+    ) -> None:
+        """See `for_ctc` and `for_tokens`; `counts` is the sparse (classes, characters) matrix of each class's text."""
+        super().__init__()
+        if not 0 <= lam <= 1:
+            raise FadaError(f"lam is {lam}, expected a number from 0 (alignment only) to 1 (task only).")
+        if pool not in get_args(Pool):
+            raise FadaError(f"pool is {pool!r}, expected one of {', '.join(get_args(Pool))}.")
+        if not scale >= 0:
+            raise FadaError(f"scale is {scale}, expected a number from 0 up.")
+        self.lam, self.scale, self.pool, self.kind, self.momentum = lam, scale, pool, kind, momentum
+        self.distance_name, self.distance = distance, distances.get(distance)
+        self.domains = targets.domains
+        frequencies = torch.tensor(targets.frequencies(), dtype=torch.float32)  # (domains, n)
+        matrix = counts.tocoo()
+        missing = matrix.shape[1] - frequencies.shape[1]
+        self.register_buffer("targets_matrix", nn.functional.pad(frequencies, (0, missing)), persistent=False)
+        sparse = torch.sparse_coo_tensor(
+            torch.from_numpy(np.stack([matrix.row, matrix.col])), torch.from_numpy(matrix.data).float(), matrix.shape
+        )
+        # A dense product is faster for the few hundred classes of a CTC model, a sparse one for 50,000 tokens.
+        self.register_buffer(
+            "class_characters", sparse.to_dense() if kind == "ctc" else sparse.t().coalesce(), persistent=False
+        )
+        self.register_buffer("running", torch.zeros(self.targets_matrix.shape), persistent=True)
+        self.last_alignment: Tensor | None = None
+
+    @classmethod
+    def for_ctc(cls, targets: TargetSet, symbols: Sequence[str], blank: int = 0, **options: Any) -> "AlignmentLoss":
+        """For CTC models.
+
+        Args:
+            targets: the distribution of each domain.
+            symbols: text of each class, of any length; its characters are counted after the targets' normaliser, so
+                a class whose lower-case form has two code points counts for two.
+            blank: the class that writes nothing.
+            options: `lam`, `distance`, `scale`, `pool`.
+        """
+        from scipy.sparse import csr_matrix
+
+        alphabet = (*targets.symbols, OTHER) if OTHER not in targets.symbols else targets.symbols
+        index = {character: i for i, character in enumerate(alphabet)}
+        cells = [
+            (row, index.get(character, index[OTHER]))
+            for row, symbol in enumerate(symbols)
+            if row != blank
+            for character in targets.normalizer(symbol)
+        ]
+        rows, columns = zip(*cells, strict=True) if cells else ((), ())
+        counts = csr_matrix((np.ones(len(cells)), (rows, columns)), shape=(len(symbols), len(alphabet)))
+        return cls(targets, _without_unused_other(counts, targets), "ctc", **options)
+
+    @classmethod
+    def for_tokens(
+        cls,
+        targets: TargetSet,
+        tokenizer: "PreTrainedTokenizerBase",
+        vocabulary_size: int | None = None,
+        **options: Any,
+    ) -> "AlignmentLoss":
+        """For decoders over subwords.
+
+        A token counts for the characters that lie wholly in it, after the targets' normaliser; special tokens count
+        for none. Byte-level tokens that hold a part of a character count for none either (208 of RoBERTa's 50,265),
+        so text in scripts that the tokenizer spells in bytes is better trained with those characters added to it.
+
+        Args:
+            targets: the distribution of each domain.
+            tokenizer: of the model.
+            vocabulary_size: columns of the logits, where the output layer is larger than the tokenizer.
+            options: `lam`, `distance`, `scale`, `pool`.
+        """
+        from fada.tokens import TokenTable
+
+        table = TokenTable.from_tokenizer(tokenizer)
+        alphabet = (*targets.symbols, OTHER) if OTHER not in targets.symbols else targets.symbols
+        counts = table.resized(vocabulary_size or len(table)).counts(alphabet, targets.normalizer)
+        return cls(targets, _without_unused_other(counts, targets), "tokens", **options)
+
+    def forward(self, task_loss: Tensor, scores: Tensor, extent: Tensor, domains: Sequence[str] | Tensor) -> Tensor:
+        """The total loss.
+
+        Args:
+            task_loss: scalar.
+            scores: CTC: log-probabilities (batch, time, classes); decoders: logits (batch, time, vocabulary).
+            extent: CTC: lengths (batch,); decoders: labels (batch, time), -100 is ignored.
+            domains: (batch,) names, or indices into `self.domains`.
+        """
+        if self.lam == 1:
+            self.last_alignment = None
+            return task_loss
+        self.last_alignment = self.alignment(scores, extent, domains)
+        return self.lam * task_loss + (1 - self.lam) * self.last_alignment.to(task_loss.device)
+
+    def alignment(self, scores: Tensor, extent: Tensor, domains: Sequence[str] | Tensor) -> Tensor:
+        """The alignment term, scale included: a scalar."""
+        with torch.autocast(scores.device.type, enabled=False):
+            counts = self.character_counts(scores, extent)  # (batch, n)
+            where = self._domain_indices(domains).to(counts.device)
+            if self.pool == "sample":
+                return self.scale * self.distance(frequencies_of(counts), self.targets_matrix[where]).mean()
+            return self.scale * self._pooled(counts, where)
+
+    def character_counts(self, scores: Tensor, extent: Tensor) -> Tensor:
+        """(batch, n) expected number of each character of the alphabet in each line."""
+        if self.kind == "ctc":
+            return expected_ctc_counts(scores, extent) @ self.class_characters
+        tokens = expected_token_counts(scores, extent)
+        return torch.sparse.mm(self.class_characters, tokens.t()).t()
+
+    def start_epoch(self) -> None:
+        """Forget the running average."""
+        self.running.zero_()
+
+    def _pooled(self, counts: Tensor, where: Tensor) -> Tensor:
+        member = nn.functional.one_hot(where, len(self.domains)).to(counts.dtype)  # (batch, domains)
+        pooled = summed(member.t() @ counts)  # (domains, n)
+        lines = summed(member.sum(0))
+        if self.pool == "epoch":
+            present = (lines > 0).to(counts.dtype)[:, None]
+            kept = self.running.clone()
+            with torch.no_grad():
+                self.running.mul_(1 - present * (1 - self.momentum)).add_(present * pooled.detach())
+            pooled = pooled + self.momentum * kept
+        per_domain = self.distance(frequencies_of(pooled), self.targets_matrix)
+        return (per_domain * lines).sum() / lines.sum()
+
+    def _domain_indices(self, domains: Sequence[str] | Tensor) -> Tensor:
+        if isinstance(domains, Tensor):
+            return domains
+        try:
+            return torch.tensor([self.domains.index(domain) for domain in domains])
+        except ValueError:
+            unknown = next(domain for domain in domains if domain not in self.domains)
+            raise FadaError(
+                f"no target for the domain {unknown!r}, expected one of {', '.join(self.domains)}."
+            ) from None
+
+
+def frequencies_of(counts: Tensor) -> Tensor:
+    """Counts (..., n) divided by their sum; (almost) nothing written gives the zero vector, with a zero gradient."""
+    total = counts.sum(-1, keepdim=True)
+    written = total > _LEAST_COUNT
+    return torch.where(written, counts / torch.where(written, total, 1.0), 0.0)
+
+
+def _without_unused_other(counts: Any, targets: TargetSet) -> Any:
+    """Drop the `OTHER` column where no class can write such a character: n stays the size of the alphabet."""
+    if OTHER in targets.symbols or counts[:, -1].nnz:
+        return counts
+    return counts[:, :-1]

@@ -1,0 +1,196 @@
+"""`fada evaluate`: error rates per domain with intervals, systems side by side, an exit code for other people's CI."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fada.systems import Systems, SystemsEvaluation
+
+THRESHOLD_EXCEEDED = 3
+"""Exit code when the error rate is above ``--max-cer``; 1 is a failure of ours, 2 the user's mistake."""
+
+
+def evaluate(
+    sources: list[Path] = typer.Argument(
+        help="A run folder; a table (parquet, CSV, TSV, JSONL); stored emissions (.npz); or two: references and "
+        "hypotheses (text files, tables, ALTO or PAGE). With --seeds any number of the first kinds."
+    ),
+    reference_column: str | None = typer.Option(None, help="Column of the reference text."),
+    hypothesis_column: list[str] = typer.Option([], help="Column of the hypothesis; repeat for several systems."),
+    domain_column: str | None = typer.Option(None, help="Column of the domain (century, region, …)."),
+    system: list[str] = typer.Option([], help="Evaluate only this system; repeatable."),
+    baseline: str | None = typer.Option(None, help="System the others are tested against; the first if not given."),
+    split: str | None = typer.Option(None, help="Only rows of this split."),
+    by: list[str] = typer.Option([], help="Also per value of this column, worst first (page, length); repeatable."),
+    clusters: str | None = typer.Option(None, help="Resample whole values of this column (page) instead of lines."),
+    average: str = typer.Option("micro", help="micro: all edits over all characters; macro: mean of the lines' rates."),
+    units: str = typer.Option("codepoints", help="codepoints, or graphemes (a letter with its marks is one)."),
+    normalization: str = typer.Option(
+        "", help="Forgive, with commas: nfc, case, diacritics, punctuation, uv, ij, spaces. Exact if not given."
+    ),
+    bootstrap: int = typer.Option(1000, min=0, help="Resamples for the 95 % intervals; 0 for none."),
+    resamples: int = typer.Option(10_000, min=0, help="Resamples for the paired tests."),
+    seed: int = typer.Option(0, help="Seed of the resampling."),
+    seeds: bool = typer.Option(False, "--seeds", help="The sources are runs that differ in their seed: mean and SEM."),
+    tuned: Path | None = typer.Option(None, help="For emissions: decode with these tuned weights too (fada tune)."),
+    targets: Path | None = typer.Option(None, help="For emissions: the target file that the tuned weights guide to."),
+    confusions: int = typer.Option(0, min=0, help="Show so many of the most frequent confusions."),
+    characters: int = typer.Option(0, min=0, help="Show so many characters most helped and most hurt by each system."),
+    worst: int = typer.Option(0, min=0, help="Show so many of the worst lines."),
+    max_cer: float | None = typer.Option(None, help="Exit with code 3 if the CER (percent) of any system is above."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Write the whole result as JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print the whole result as JSON."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print the main table as CSV."),
+) -> None:
+    """Error rates (CER, WER, NED in percent) overall and per domain, with 95 % intervals and paired tests.
+
+    Exit codes: 0 done, 2 a mistake in the input, 3 the error rate is above --max-cer.
+    """
+    from fada.cli._output import Format, chosen_format, print_json, print_rows
+    from fada.errors import FadaError
+    from fada.files import write_json
+    from fada.systems import evaluate_systems, read_systems, seed_rows
+
+    if len(sources) > 2 and not seeds:
+        raise FadaError(f"{len(sources)} sources: give one, or references and hypotheses, or add --seeds.")
+
+    def load(source: Path, hypotheses: Path | None = None) -> "Systems":
+        if source.suffix.lower() == ".npz":
+            from fada.rivals import decode_tuned
+
+            return decode_tuned(source, tuned, targets)
+        return read_systems(
+            source,
+            hypotheses,
+            reference_column=reference_column,
+            hypothesis_columns=hypothesis_column,
+            domain_column=domain_column,
+            systems=system,
+            split=split,
+        )
+
+    loaded = [load(source) for source in sources] if seeds else [load(*sources)]
+    text_options: dict[str, Any] = {"units": units, "normalization": normalization}
+    results = [
+        evaluate_systems(
+            systems,
+            baseline,
+            groups=by,
+            clusters=clusters,
+            average=average,  # type: ignore[arg-type]  # checked by the library, which names the choices
+            bootstrap=bootstrap,
+            resamples=resamples,
+            seed=seed,
+            **text_options,
+        )
+        for systems in loaded
+    ]
+    systems, result = loaded[0], results[0]
+    lists = _lists(systems, result, worst, confusions, characters, text_options)
+    value: dict[str, Any] = {"sources": [str(source) for source in sources], "left_out": systems.left_out}
+    if seeds:
+        value |= {"over_seeds": seed_rows(results), "runs": [each.to_dict() for each in results]}
+    else:
+        value |= {**result.to_dict(), **lists}
+    if output is not None:
+        write_json(output, value)
+
+    shown = chosen_format(as_json, as_csv)
+    first = next(iter(result.evaluations.values()))
+    rows = seed_rows(results) if seeds else first.rows() if len(result.evaluations) == 1 else result.rows()
+    if shown is Format.JSON:
+        print_json(value)
+    elif shown is Format.CSV:
+        print_rows(rows, output=shown)
+    else:
+        print_rows(readable(rows), first.describe() + "; 95 % intervals in brackets")
+        if not seeds:
+            _print_details(result, lists, by)
+        if systems.left_out:
+            typer.echo(f"{systems.left_out} lines left out: no reference, or not in every system.", err=True)
+
+    above = [
+        (name, e.cer) for r in results for name, e in r.evaluations.items() if max_cer is not None and e.cer > max_cer
+    ]
+    for name, cer in above:
+        typer.echo(f"{name}: CER {cer:.2f} % is above {max_cer:g} %", err=True)
+    if above:
+        raise typer.Exit(THRESHOLD_EXCEEDED)
+
+
+def readable(
+    rows: list[dict[str, Any]], hidden: tuple[str, ...] = ("characters", "p (bootstrap)")
+) -> list[dict[str, Any]]:
+    """Rows for the terminal: a value and its interval in one cell, p-values to three digits, empty columns left out."""
+    table = []
+    for row in rows:
+        cells: dict[str, str] = {}
+        for name, value in row.items():
+            if name in hidden or name.endswith("high"):
+                continue
+            if name.endswith("low"):
+                if value is not None:
+                    high = row[name.removesuffix("low") + "high"]
+                    cells[list(cells)[-1]] += f" ({value:.2f} to {high:.2f})"
+            else:
+                cells[name] = _cell(name, value)
+        table.append(cells)
+    return [{name: cell for name, cell in cells.items() if any(other[name] for other in table)} for cells in table]
+
+
+def _cell(name: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    if name.startswith("p"):
+        return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
+    return f"{value:.5f}" if "W2" in name else f"{value:.2f}"
+
+
+def _lists(
+    systems: "Systems",
+    result: "SystemsEvaluation",
+    worst: int,
+    confusions: int,
+    characters: int,
+    options: dict[str, Any],
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """The lists asked for, by kind and system."""
+    from fada import confusions as found
+    from fada.systems import character_rows
+
+    lists: dict[str, dict[str, list[dict[str, Any]]]] = {"worst lines": {}, "confusions": {}, "characters": {}}
+    for name, texts in systems.systems.items():
+        if worst:
+            lines = found.worst_lines(systems.references, texts, systems.ids, systems.domains, limit=worst, **options)
+            lists["worst lines"][name] = [vars(line) for line in lines]
+        if confusions:
+            pairs = found.confusions(systems.references, texts, **options)[:confusions]
+            lists["confusions"][name] = [pair.row() for pair in pairs]
+        if characters and name != result.baseline:
+            lists["characters"][name] = character_rows(systems, result.baseline, name, characters, **options)
+    return lists
+
+
+def _print_details(
+    result: "SystemsEvaluation", lists: dict[str, dict[str, list[dict[str, Any]]]], by: list[str]
+) -> None:
+    from fada.cli._output import print_rows
+
+    for name, evaluation in result.evaluations.items():
+        if len(result.evaluations) > 1 and evaluation.per_domain:
+            print_rows(readable(evaluation.rows()), f"{name}, per domain")
+        for column in by:
+            print_rows(readable(evaluation.group_rows(column)), f"{name}, worst {column} first")
+    for name, comparison in result.comparisons.items():
+        if comparison.per_domain:
+            print_rows(readable(comparison.rows()), f"{name} against {result.baseline}, per domain")
+    for kind, by_system in lists.items():
+        for name, rows in by_system.items():
+            print_rows(readable(rows), f"{name}: {kind}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(evaluate)

@@ -1,0 +1,211 @@
+"""CSV, TSV and JSONL manifests: a line a row, files named relative to the manifest; read in constant memory."""
+
+import codecs
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from fada.data.lines import Line, LineSet, Log
+from fada.data.readers import (
+    AUDIO_SUFFIXES,
+    IMAGE_SUFFIXES,
+    Base,
+    Columns,
+    Options,
+    canonical_split,
+    split_of,
+)
+from fada.errors import FadaError
+
+_HEADERLESS = ("file", "text", "domain")
+_UNDECODED = range(0xDC80, 0xDD00)  # what the error handler surrogateescape makes of bytes that are not text
+
+
+def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet:
+    """The rows of one or several manifests."""
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        for file in files:
+            split = split_of(file.name) if source.is_dir() else None
+            try:
+                yield from _read_manifest(file, Base.of(source, options), split, options, log)
+            except UnicodeDecodeError as error:
+                log.skip(
+                    file.name, f"the rest of the manifest cannot be decoded ({error})", "manifest cannot be decoded"
+                )
+
+    return LineSet(read, str(source))
+
+
+def _read_manifest(file: Path, base: Base, split: str | None, options: Options, log: Log) -> Iterator[Line]:
+    rows = _json_rows(file, options, log) if file.suffix.lower() in {".jsonl", ".ndjson"} else _rows(file, options, log)
+    number, first = next(rows, (0, None))
+    if first is None:
+        log.skip(base.name(file), "the manifest is empty")
+        return
+    if isinstance(first, list):
+        if _is_header(first, options):
+            header = [name.strip() for name in first]
+            more: Iterable[tuple[int, Any]] = rows
+        else:
+            header = [*_HEADERLESS, *(f"column_{place}" for place in range(4, len(first) + 1))][: len(first)]
+            more = chain([(number, first)], rows)
+        columns = Columns.detect(header, options, str(file))
+        for number, cells in more:
+            if len(cells) > len(header):
+                log.skip(
+                    f"{base.name(file)}:{number}",
+                    f"{len(cells)} cells, expected {len(header)}; quote cells that hold the delimiter",
+                    "wrong number of cells",
+                )
+                continue
+            if line := _line(dict(zip(header, cells, strict=False)), columns, file, number, base, split, options, log):
+                yield line
+        return
+    known: tuple[str, ...] = ()
+    for place, row in chain([(number, first)], rows):
+        if tuple(row) != known:
+            known = tuple(row)
+            columns = Columns.detect(known, _only_present(options, known), str(file))
+        if line := _line(row, columns, file, place, base, split, options, log):
+            yield line
+
+
+def _only_present(options: Options, keys: Iterable[str]) -> Options:
+    """JSON objects may lack a key that others have: a column asked for is then simply absent."""
+    present = set(keys)
+    return replace(options, columns={role: name for role, name in options.columns.items() if name in present})
+
+
+def _line(
+    row: Mapping[str, Any],
+    columns: Columns,
+    file: Path,
+    number: int,
+    base: Base,
+    split: str | None,
+    options: Options,
+    log: Log,
+) -> Line | None:
+    name = base.name(file)
+    source = f"{name}:{number}"
+    row_split = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
+    split = row_split or split
+    if options.split not in (None, split):
+        return None
+    if any(
+        ord(letter) in _UNDECODED
+        for value in row.values()
+        if isinstance(value, str) and not value.isascii()
+        for letter in value
+    ):
+        encoding = options.encoding or "UTF-8"
+        log.skip(
+            source, f"the row is not {encoding}; save the manifest as UTF-8 or name its encoding", f"row not {encoding}"
+        )
+        return None
+    image, audio = (row.get(column) if column else None for column in (columns.image, columns.audio))
+    if columns.file and (path := row.get(columns.file)):
+        suffix = Path(str(path)).suffix.lower()
+        if suffix in AUDIO_SUFFIXES:
+            audio = audio or path
+        else:
+            image = image or path
+    place = str(image or audio or name)
+    try:
+        image, audio = (None if not path else base.find(file.parent, str(path)) for path in (image, audio))
+    except FadaError as error:
+        log.skip(source, str(error), str(error).split(repr(place))[0].split(place)[0].strip())
+        return None
+    text = row.get(columns.text) if columns.text else None
+    if text is None and image is None and audio is None:
+        log.skip(source, "no text, no image and no sound", "empty row")
+        return None
+    extra = {key: value for key, value in row.items() if key not in columns.consumed and key is not None}
+    if split:
+        extra["split"] = split
+    return Line(
+        id=columns.id_of(row, f"{Path(name).stem}:{number}"),
+        text=None if text is None else str(text),
+        domain=options.domain_of(row.get(columns.domain) if columns.domain else None, place, extra, log),
+        image=image,
+        audio=audio,
+        source=source,
+        extra=extra,
+    )
+
+
+def _encoding(file: Path, options: Options) -> str:
+    if options.encoding:
+        return options.encoding
+    with file.open("rb") as opened:
+        start = opened.read(4)
+    return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+
+
+def _rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV or TSV file with the numbers of the lines that they end on."""
+    tabs = file.suffix.lower() == ".tsv"
+    with _open(file, options) as opened:
+        if tabs:
+            for number, line in enumerate(opened, 1):
+                if line := line.rstrip("\r\n"):
+                    yield number, [_unquoted(cell) for cell in line.split("\t")]
+            return
+        start = opened.readline()
+        reader = csv.reader(chain([start], opened), delimiter=max(",;\t|", key=start.count))
+        while True:
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                log.skip(
+                    f"{file.name}:{reader.line_num}", f"not CSV: {error}; is a quotation mark not closed?", "not CSV"
+                )
+                continue
+            if row:
+                yield reader.line_num, row
+
+
+def _open(file: Path, options: Options) -> Any:
+    try:
+        return file.open(encoding=_encoding(file, options), errors="surrogateescape", newline="")
+    except LookupError as error:
+        raise FadaError(f"{file}: {error}.") from None
+
+
+def _unquoted(cell: str) -> str:
+    """A TSV cell without the quotation marks that spreadsheets put around some cells; a lone mark is text."""
+    inner = cell[1:-1]
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
+        return inner.replace('""', '"')
+    return cell
+
+
+def _is_header(cells: list[str], options: Options) -> bool:
+    if any(options.columns.values()):
+        return True
+    return not any(Path(cell).suffix.lower() in IMAGE_SUFFIXES | AUDIO_SUFFIXES for cell in cells)
+
+
+def _json_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _open(file, options) as opened:
+        for number, line in enumerate(opened, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                log.skip(f"{file.name}:{number}", f"not JSON ({error})", "not JSON")
+                continue
+            if not isinstance(row, dict):
+                log.skip(
+                    f"{file.name}:{number}", f"expected an object, found {type(row).__name__}", "not a JSON object"
+                )
+                continue
+            yield number, row

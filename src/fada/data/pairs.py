@@ -1,0 +1,99 @@
+"""A folder of line images with their transcriptions beside them (`line.png` + `line.gt.txt`), or images alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fada.data.lines import Line, LineSet, Log
+from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, Base, Options, natural, split_of, walk
+
+GT_SUFFIX = ".gt.txt"
+_VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`
+
+
+def read_text(path: Path, encoding: str | None, log: Log) -> str | None:
+    """The transcription in a file, one line; None if it cannot be decoded, which is logged."""
+    try:
+        text = path.read_bytes().decode(encoding or "utf-8-sig")
+    except (UnicodeDecodeError, LookupError) as error:
+        log.skip(
+            str(path.name),
+            f"the text is not {encoding or 'UTF-8'} ({error}); save it as UTF-8 or name its encoding",
+            "text not in the expected encoding",
+        )
+        return None
+    except OSError as error:
+        log.skip(str(path.name), f"the text cannot be read ({error})", "text cannot be read")
+        return None
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > 1:
+        log.note(f"{path.name}: {len(lines)} lines of text for one image, joined with spaces.")
+    return " ".join(lines)
+
+
+def _stem(image: Path) -> str:
+    stem = image.name[: -len(image.suffix)]
+    return next((stem.removesuffix(variant) for variant in _VARIANTS if stem.lower().endswith(variant)), stem)
+
+
+def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
+    """Images and sounds with a `.gt.txt` beside them; one without the other is left out with a reason."""
+    base = Base.of(source, options)
+    media = IMAGE_SUFFIXES | AUDIO_SUFFIXES
+
+    def read(log: Log, with_media: bool) -> Iterator[Line]:
+        folder = source if source.is_dir() else source.parent
+        texts = {file.parent / file.name[: -len(GT_SUFFIX)]: file for file in files}
+        used: set[Path] = set()
+        for image in walk(folder):
+            if image.suffix.lower() not in media:
+                continue
+            text_file = texts.get(image.parent / _stem(image)) or texts.get(image)
+            if text_file is None:
+                if source.is_dir():
+                    reason = f"no transcription {_stem(image)}{GT_SUFFIX}"
+                    log.skip(base.name(image), reason, "image without transcription")
+                continue
+            if text_file in used:
+                log.skip(base.name(image), "another form of an image that was read", "another form of an image")
+                continue
+            used.add(text_file)
+            text = read_text(text_file, options.encoding, log)
+            if text is not None and (line := _line(image, base, options, log, text)):
+                yield line
+        for text_file in sorted(set(files) - used, key=natural):
+            log.skip(base.name(text_file), "no image of that name", "transcription without image")
+
+    return LineSet(read, str(source), expected=len(files))
+
+
+def open_images(source: Path, files: list[Path], options: Options) -> LineSet:
+    """Images without transcription, to be transcribed."""
+    base = Base.of(source, options)
+
+    def read(log: Log, with_media: bool) -> Iterator[Line]:
+        for file in files:
+            if line := _line(file, base, options, log, None):
+                yield line
+
+    return LineSet(read, str(source), expected=len(files))
+
+
+def _line(file: Path, base: Base, options: Options, log: Log, text: str | None) -> Line | None:
+    name = base.name(file)
+    split = split_of(file)
+    if options.split not in (None, split):
+        return None
+    if not base.holds(file):
+        log.skip(name, "a link that leads outside of the folder; allow it with allow_outside (--allow-outside)")
+        return None
+    extra = {"split": split} if split else {}
+    sound = file.suffix.lower() in AUDIO_SUFFIXES
+    return Line(
+        id=name[: -len(file.suffix)],
+        text=text,
+        domain=options.domain_of(None, name, extra, log),
+        image=None if sound else file,
+        audio=file if sound else None,
+        source=name,
+        extra=extra,
+    )

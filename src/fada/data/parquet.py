@@ -1,0 +1,385 @@
+"""Parquet and Arrow tables in the convention of Hugging Face `datasets`: read by batches, written with features."""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fada
+from fada.data.lines import Line, LineSet, Log, PathLike
+from fada.data.readers import Base, Columns, Options, canonical_split, split_of
+from fada.errors import FadaError
+from fada.files import replacing
+
+BATCH = 128
+"""Rows that are in memory at a time, and rows in a row group that is written."""
+
+_MEDIA = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_FIXED = ("image", "audio", "text", "domain", "id")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def open_tables(source: Path, files: list[Path], options: Options) -> LineSet:
+    """The rows of parquet or Arrow files; where some files are named by splits, only those are read."""
+    splits = {file: split_of(file.relative_to(source.parent)) for file in files}
+    chosen, others = files, list[Path]()
+    if source.is_dir() and any(splits.values()):
+        chosen = [file for file in files if splits[file] and options.split in (None, splits[file])]
+        others = [file for file in files if not splits[file]]
+        if not chosen:
+            known = ", ".join(sorted({split for split in splits.values() if split}))
+            raise FadaError(f"{source}: no split {options.split!r}; there are: {known}.")
+    base = Base.of(source, options)
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        for file in others:
+            log.note(f"{base.name(file)}: not one of the splits, not read; name the file to read it.")
+        for file in chosen:
+            split = splits[file] if source.is_dir() else None
+            try:
+                with ExitStack() as stack:
+                    schema, batches = _batches(file, stack)
+                    yield from _lines(schema, batches, file, base, split, options, log, media)
+            except (pa.ArrowException, OSError) as error:
+                log.skip(base.name(file), f"the table cannot be read ({error})", "table cannot be read")
+
+    licence, citation, rows = _about(chosen)
+    return LineSet(read, str(source), expected=rows, licence=licence, citation=citation)
+
+
+def _batches(file: Path, stack: ExitStack) -> tuple[pa.Schema, Any]:
+    """The schema, and a function from column names to record batches."""
+    if file.suffix.lower() == ".parquet":
+        table = stack.enter_context(pq.ParquetFile(file))
+        return table.schema_arrow, lambda columns: table.iter_batches(BATCH, columns=columns)
+    mapped = stack.enter_context(pa.memory_map(str(file)))
+    try:
+        stream = stack.enter_context(pa.ipc.open_stream(mapped))
+        return stream.schema, lambda columns: _slices(stream, columns)
+    except pa.ArrowInvalid:
+        mapped.seek(0)
+        opened = stack.enter_context(pa.ipc.open_file(mapped))
+        parts = (opened.get_batch(number) for number in range(opened.num_record_batches))
+        return opened.schema, lambda columns: _slices(parts, columns)
+
+
+def _slices(batches: Iterable[pa.RecordBatch], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH):
+            yield batch.select(columns).slice(start, BATCH)
+
+
+def _lines(
+    schema: pa.Schema,
+    batches: Any,
+    file: Path,
+    base: Base,
+    split: str | None,
+    options: Options,
+    log: Log,
+    media: bool,
+) -> Iterator[Line]:
+    features = _features(schema)
+    columns = Columns.detect(schema.names, options, str(file), _kinds(schema, features))
+    wanted = [name for name in schema.names if media or name not in columns.media]
+    name = base.name(file)
+    number = 0
+    for batch in batches(wanted):
+        for row in batch.to_pylist():
+            number += 1
+            if line := _line(row, columns, features, file, name, number, base, split, options, log, media):
+                yield line
+
+
+def _line(
+    row: dict[str, Any],
+    columns: Columns,
+    features: Mapping[str, Any],
+    file: Path,
+    name: str,
+    number: int,
+    base: Base,
+    split: str | None,
+    options: Options,
+    log: Log,
+    media: bool,
+) -> Line | None:
+    source = f"{name}:{number}"
+    for column, feature in features.items():
+        labels = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+        if labels and isinstance(row.get(column), int) and 0 <= row[column] < len(labels):
+            row[column] = labels[row[column]]
+    stored = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
+    split = stored or split
+    if options.split not in (None, split):
+        return None
+    place = name
+    loaded: dict[str, Any] = {}
+    for kind, column in (("image", columns.image), ("audio", columns.audio)):
+        if column is None or not media:
+            continue
+        value, path = _payload(row.get(column))
+        try:
+            loaded[kind] = value if value is not None or path is None else base.find(file.parent, path)
+        except FadaError as error:
+            log.skip(source, str(error), f"{kind} not found")
+            return None
+        place = path or place
+        if loaded[kind] is None:
+            log.skip(source, f"the {kind} is empty", f"{kind} is empty")
+            return None
+    text = row.get(columns.text) if columns.text else None
+    if text is None and not columns.media:
+        log.skip(source, "no text, no image and no sound", "empty row")
+        return None
+    extra = {key: value for key, value in row.items() if key not in columns.consumed}
+    if split:
+        extra["split"] = split
+    return Line(
+        id=columns.id_of(row, f"{Path(name).with_suffix('').as_posix()}:{number}"),
+        text=None if text is None else str(text),
+        domain=options.domain_of(row.get(columns.domain) if columns.domain else None, place, extra, log),
+        image=loaded.get("image"),
+        audio=loaded.get("audio"),
+        source=source,
+        extra=extra,
+    )
+
+
+def _payload(value: Any) -> tuple[bytes | None, str | None]:
+    """The bytes and the path in a cell: a struct of both, bytes, or a path."""
+    if isinstance(value, dict):
+        return value.get("bytes"), value.get("path")
+    if isinstance(value, bytes):
+        return value, None
+    return None, None if value is None else str(value)
+
+
+def _metadata(schema: pa.Schema) -> dict[str, Any]:
+    try:
+        return json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info") or {}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    features = _metadata(schema).get("features")
+    return features if isinstance(features, dict) else {}
+
+
+def _kinds(schema: pa.Schema, features: Mapping[str, Any]) -> dict[str, str]:
+    declared = {
+        name: feature["_type"].lower()
+        for name, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") in ("Image", "Audio") and name in schema.names
+    }
+    return dict(reversed(declared.items()))
+
+
+def _about(files: list[Path]) -> tuple[str | None, str | None, int | None]:
+    """Licence, citation and number of rows that the files declare."""
+    found: dict[str, list[str]] = {"license": [], "citation": []}
+    rows: int | None = 0
+    for file in files:
+        try:
+            with ExitStack() as stack:
+                if file.suffix.lower() == ".parquet":
+                    table = stack.enter_context(pq.ParquetFile(file))
+                    schema = table.schema_arrow
+                    rows = None if rows is None else rows + table.metadata.num_rows
+                else:
+                    schema, rows = _batches(file, stack)[0], None
+        except (pa.ArrowException, OSError):
+            continue  # told when it is read
+        for key, values in found.items():
+            if value := _metadata(schema).get(key):
+                values.append(str(value))
+    join = {key: "\n".join(dict.fromkeys(values)) or None for key, values in found.items()}
+    return join["license"], join["citation"], rows
+
+
+def open_hub(name: str, options: Options) -> LineSet:
+    """The rows of a data set on the Hugging Face hub, downloaded and cached by `datasets`."""
+    try:
+        import datasets
+    except ImportError:
+        from fada.errors import missing_extra
+
+        raise missing_extra("datasets", "hub", "reading from the Hugging Face hub") from None
+    name, _, config = name.partition("@")
+    try:
+        loaded = datasets.load_dataset(name, config or None)
+    except Exception as error:  # the hub client raises many kinds, all of them about the name or the network
+        raise FadaError(
+            f"hub:{name}: the data set cannot be loaded ({type(error).__name__}: {error}). Is the name right "
+            "(owner/name, or owner/name@configuration), and is the network allowed (HF_HUB_OFFLINE)?"
+        ) from None
+    parts = {canonical_split(str(split)): part for split, part in loaded.items()}
+    if options.split is not None:
+        if options.split not in parts:
+            raise FadaError(f"hub:{name}: no split {options.split!r}; there are: {', '.join(map(str, parts))}.")
+        parts = {options.split: parts[options.split]}
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        for split, part in parts.items():
+            table = part.with_format("arrow")
+            schema = part.features.arrow_schema
+
+            def batches(columns: list[str], table: Any = table) -> Iterator[pa.RecordBatch]:
+                for chunk in table.select_columns(columns).iter(BATCH):
+                    yield from chunk.to_batches()
+
+            place = Path(f"{name}/{split}")
+            yield from _lines(schema, batches, place, Base(place.parent), split, options, log, media)
+
+    info = next(iter(parts.values())).info
+    rows = sum(part.num_rows for part in parts.values())
+    return LineSet(
+        read, f"hub:{name}", expected=rows, licence=info.license or None, citation=(info.citation or "").strip() or None
+    )
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(
+    lines: Iterable[Line], path: PathLike, *, licence: str | None = None, citation: str | None = None
+) -> int:
+    """Write lines as parquet in the convention of `datasets`, further columns included.
+
+    Images that are files keep their bytes; lines cut out of pages are stored as grey PNG. The set's licence and citation
+    go into the schema. A line whose image cannot be read is recorded in the set's `skipped`.
+
+    Args:
+        lines: a set, or any lines; they are gone through twice, first without images, to find the columns.
+        path: a `.parquet` file, or a folder that gets one file per split.
+
+    Returns:
+        The number of lines written.
+    """
+    path = Path(path)
+    lines = lines if isinstance(lines, LineSet) else LineSet.of(list(lines))
+    licence, citation = licence or lines.licence, citation or lines.citation
+    extra, media, splits = _survey(lines)
+    schema = _schema(extra, media, licence, citation)
+    to_file = path.suffix.lower() == ".parquet"
+    written = 0
+    with ExitStack() as stack:
+        writers = {
+            split: stack.enter_context(pq.ParquetWriter(stack.enter_context(replacing(file)), schema))
+            for split, file in ({"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}).items()
+        }
+        waiting: dict[str, list[dict[str, Any]]] = {split: [] for split in writers}
+
+        def flush(split: str) -> None:
+            writers[split].write_table(pa.Table.from_pylist(waiting[split], schema=schema))
+            waiting[split].clear()
+
+        for line in lines:
+            try:
+                row = _row(line, extra, media)
+            except FadaError as error:
+                lines.skip(line, error)
+                continue
+            split = "" if to_file else line.split or "train"
+            waiting[split].append(row)
+            written += 1
+            if len(waiting[split]) == BATCH:
+                flush(split)
+        for split, rows in waiting.items():
+            if rows:
+                flush(split)
+    return written
+
+
+def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]]:
+    """The further columns with their types, the media there are, and the splits."""
+    types: dict[str, pa.DataType] = {}
+    media: set[str] = set()
+    splits: dict[str, None] = {}
+    first = next(iter(lines), None)
+    for line in lines.without_media() if first is not None else ():
+        splits[line.split or "train"] = None
+        for key, value in line.extra.items():
+            if value is None or key in _FIXED:
+                types.setdefault(key, pa.null())
+                continue
+            try:
+                found = pa.scalar(value).type
+            except (pa.ArrowException, OverflowError):
+                found = pa.string()
+            known = types.get(key)
+            if known is None or pa.types.is_null(known):
+                types[key] = found
+            elif known != found:
+                numeric = all(pa.types.is_floating(one) or pa.types.is_integer(one) for one in (known, found))
+                types[key] = pa.float64() if numeric else pa.string()
+    for key in _FIXED:
+        types.pop(key, None)
+    if first is not None:
+        media = {kind for kind in ("image", "audio") if getattr(first, kind) is not None}
+    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, media, list(splits)
+
+
+def _schema(extra: Mapping[str, pa.DataType], media: set[str], licence: str | None, citation: str | None) -> pa.Schema:
+    fields = [(kind, _MEDIA) for kind in ("image", "audio") if kind in media]
+    fields += [(name, pa.string()) for name in ("text", "domain", "id")] + list(extra.items())
+    info: dict[str, Any] = {"features": {name: _feature(name, kind) for name, kind in fields}}
+    info |= {key: value for key, value in (("license", licence), ("citation", citation)) if value}
+    made = {"made_by": f"fada {fada.__version__}", "licence": licence, "citation": citation}
+    return pa.schema(
+        fields,
+        metadata={
+            "huggingface": json.dumps({"info": info}, ensure_ascii=False),
+            "fada": json.dumps({key: value for key, value in made.items() if value}, ensure_ascii=False),
+        },
+    )
+
+
+def _feature(name: str, kind: pa.DataType) -> Any:
+    if kind == _MEDIA:
+        return {"_type": "Image"} if name == "image" else {"sampling_rate": None, "_type": "Audio"}
+    if pa.types.is_list(kind):
+        return {"feature": _feature("", kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.name, field.type) for field in kind}
+    names = {pa.float64(): "float64", pa.float32(): "float32"}
+    return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
+
+
+def _row(line: Line, extra: Mapping[str, pa.DataType], media: set[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"text": line.text, "domain": line.domain, "id": line.id}
+    for key, kind in extra.items():
+        value = line.extra.get(key)
+        row[key] = value if value is None or not pa.types.is_string(kind) else str(value)
+    for kind in media:
+        row[kind] = _encoded(line, kind)
+    return row
+
+
+def _encoded(line: Line, kind: str) -> dict[str, Any] | None:
+    value = getattr(line, kind)
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return {"bytes": value, "path": None}
+    if isinstance(value, str | Path):
+        try:
+            return {"bytes": Path(value).read_bytes(), "path": Path(value).name}
+        except OSError as error:
+            raise FadaError(f"{line.source}: the {kind} cannot be read ({error}).") from None
+    return {"bytes": png(line), "path": None}
+
+
+def png(line: Line) -> bytes:
+    """The line's image as grey PNG."""
+    buffer = io.BytesIO()
+    line.load_image().save(buffer, "PNG")
+    return buffer.getvalue()

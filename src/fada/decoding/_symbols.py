@@ -1,0 +1,242 @@
+"""From model symbols to counted characters: what appending a symbol does to the normalised text of a hypothesis.
+
+Most symbols simply append one character. But a symbol may hold several characters or none, and what it adds can depend
+on what stands before it: a combining mark joins the previous letter under NFC, a second space vanishes when spaces are
+collapsed. The part of a text that can still change is its *tail*: from the last character on that nothing appended can
+alter. Tails are the states of a small automaton; its steps (characters removed, characters added) are found by asking
+the normaliser itself, in advance for single marks, on demand for piles of them.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from fada.decoding._ctc_kernel import EMPTY, GENERAL, KEEP, NO_CHARACTER, hash_slot
+from fada.guidance import Constraint
+from fada.targets import OTHER
+from fada.text import TextNormalizer
+
+_PREPARED_STEPS = 20_000
+_JOINED_PAIRS = 1_000_000
+
+
+@lru_cache(maxsize=65536)
+def _joins_previous(character: str) -> bool:
+    """Whether a character may combine with the one before it: a mark, or a Hangul vowel or final consonant."""
+    first = unicodedata.normalize("NFKD", character)[0]
+    return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
+
+
+class Step(NamedTuple):
+    """The effect of one symbol on the normalised text."""
+
+    removed: str
+    added: str
+    tail: str
+
+
+class SymbolSteps:
+    """The automaton of tails for a set of symbols under one normaliser.
+
+    Args:
+        symbols: (V,) the text of each class; that of the blank is ignored.
+        blank: index of the blank class.
+        normalizer: how hypotheses are counted.
+    """
+
+    def __init__(self, symbols: Sequence[str], blank: int, normalizer: TextNormalizer) -> None:
+        self.symbols = tuple(symbols)
+        self.blank = blank
+        self.normalizer = normalizer
+        self._collapses = normalizer.spaces == "collapse"
+
+    def _is_open(self, character: str) -> bool:
+        """Whether a character's effect depends on what stands before it."""
+        return _joins_previous(character) or (self._collapses and character.isspace())
+
+    def depends_on_context(self, symbol: str) -> bool:
+        """Whether the effect of a symbol depends on the text before it, also where no space is pending."""
+        return symbol != "" and self._is_open(symbol[0])
+
+    def tail(self, text: str) -> str:
+        """The shortest text with the same future as `text`."""
+        start = len(text)
+        while start > 0 and self._is_open(text[start - 1]):
+            start -= 1
+        tail = text[max(start - 1, 0) :]
+        if self._collapses and tail[-1:].isspace():
+            return "x " if self.normalizer(tail) else " "
+        return tail
+
+    def step(self, tail: str, symbol: str) -> Step:
+        """What appending `symbol` to a text with this tail removes and adds, in normalised characters."""
+        before, after = self.normalizer(tail), self.normalizer(tail + symbol)
+        same = 0
+        while same < min(len(before), len(after)) and before[same] == after[same]:
+            same += 1
+        return Step(before[same:], after[same:], self.tail(tail + symbol))
+
+    def is_irregular(self, tail: str) -> bool:
+        """Whether every symbol's effect depends on this tail: a space is pending that only the next letter makes count."""
+        return self._collapses and tail == "x "
+
+    @cached_property
+    def writable(self) -> tuple[str, ...]:
+        """All symbols that can be written, without the blank's."""
+        return tuple(s for i, s in enumerate(self.symbols) if i != self.blank)
+
+    @cached_property
+    def characters(self) -> set[str]:
+        """Every character that the normalised text of a hypothesis can contain; `OTHER` if they are too many to list."""
+        raw = {c for symbol in self.writable for c in unicodedata.normalize("NFC", symbol)}
+        joining = {c for symbol in self.writable for c in symbol if _joins_previous(c)}
+        found, frontier = set(raw), raw
+        while frontier and joining:
+            if len(frontier) * len(joining) > _JOINED_PAIRS:
+                return {OTHER}
+            composed = {unicodedata.normalize("NFC", c + mark) for c in frontier for mark in joining}
+            frontier = {c for text in composed for c in text} - found
+            found |= frontier
+        return {form for c in found for form in self.normalizer(c)}
+
+
+class StepTable:
+    """The steps as arrays for the compiled search, over one alphabet and one constraint; it grows when asked to.
+
+    A symbol whose effect is always one character of the alphabet has its position in `cell`; the others (`GENERAL`)
+    are looked up by tail and class in an open-addressing hash and run as a program: `-(1 + cell)` removes, `1 + cell`
+    adds a character.
+    """
+
+    def __init__(self, steps: SymbolSteps, alphabet: Sequence[str], constraint: Constraint) -> None:
+        self.steps = steps
+        self.constraint = constraint
+        self._cells = {c: i for i, c in enumerate(alphabet)}
+        self._other = self._cells.get(OTHER, -1)
+        self._states: dict[str, int] = {"": 0}
+        self._tails = [""]
+        self._known: dict[int, int] = {}
+        self._programs: list[tuple[tuple[int, ...], int, bool]] = []
+        self._lock = Lock()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        steps, symbols = self.steps, self.steps.symbols
+        V = len(symbols)
+        self.cell = np.full(V, NO_CHARACTER, np.int32)
+        self.reset = np.zeros(V, np.int32)
+        self.joins = np.array([steps.depends_on_context(s) for s in symbols])
+        self.blocked = np.array([c == steps.blank or not self.constraint.permits(s) for c, s in enumerate(symbols)])
+        self.joins[steps.blank] = False
+        contextual = bool(self.joins.any()) or steps.normalizer.spaces == "collapse"
+        for c, symbol in enumerate(symbols):
+            if c == steps.blank or symbol == "":
+                self.reset[c] = KEEP
+                continue
+            if contextual:
+                self.reset[c] = self._state(steps.tail(symbol))
+            added = steps.normalizer(symbol)
+            if self.joins[c] or len(added) > 1:
+                self.cell[c] = GENERAL
+                self._learn(c)
+            elif added:
+                self.cell[c] = self._cell_of(added)
+        joining = np.flatnonzero(self.joins)
+        irregular = [s for s, tail in enumerate(self._tails) if steps.is_irregular(tail)]
+        if len(joining) * len(self._tails) + len(irregular) * V <= _PREPARED_STEPS:
+            keys = [s * V + int(c) for s in range(len(self._tails)) for c in joining]
+            keys += [s * V + c for s in irregular for c in range(V) if c != steps.blank]
+            for key in keys:
+                self._learn(key)
+        self._pack()
+
+    def _cell_of(self, character: str) -> int:
+        cell = self._cells.get(character, self._other)
+        if cell < 0:
+            raise AssertionError(f"{character!r} is missing from the alphabet")
+        return cell
+
+    def _state(self, tail: str) -> int:
+        if tail not in self._states:
+            self._states[tail] = len(self._tails)
+            self._tails.append(tail)
+        return self._states[tail]
+
+    def _learn(self, key: int) -> None:
+        if key in self._known:
+            return
+        state, c = divmod(key, len(self.steps.symbols))
+        tail, symbol = self._tails[state], self.steps.symbols[c]
+        removed, added, after = self.steps.step(tail, symbol)
+        operations = [-1 - self._cell_of(x) for x in removed] + [1 + self._cell_of(x) for x in added]
+        self._known[key] = len(self._programs)
+        contextual = bool(self.joins.any()) or self.steps.normalizer.spaces == "collapse"
+        next_state = self._state(after) if contextual else 0
+        self._programs.append((tuple(operations), next_state, not self.constraint.permits(tail + symbol)))
+
+    def extend(self, keys: Sequence[int]) -> None:
+        """Add steps that a search asked for (tail · V + class) and could not find."""
+        with self._lock:
+            for key in keys:
+                self._learn(int(key))
+            self._pack()
+
+    def _pack(self) -> None:
+        size = 1 << max(4, (4 * len(self._known)).bit_length())
+        keys = np.full(size, EMPTY, np.int64)
+        values = np.zeros(size, np.int32)
+        for key, program in self._known.items():
+            slot = hash_slot.py_func(key, size)
+            while keys[slot] != EMPTY:
+                slot = (slot + 1) % size
+            keys[slot], values[slot] = key, program
+        starts = np.zeros(len(self._programs) + 1, np.int32)
+        np.cumsum([len(p[0]) for p in self._programs], out=starts[1:])
+        self.arrays = TableArrays(
+            cell=self.cell,
+            reset=self.reset,
+            joins=self.joins,
+            irregular=np.array([self.steps.is_irregular(tail) for tail in self._tails]),
+            keys=keys,
+            programs=values,
+            starts=starts,
+            operations=np.array([op for p in self._programs for op in p[0]], np.int32),
+            next_state=np.array([p[1] for p in self._programs], np.int32),
+            refused=np.array([p[2] for p in self._programs], np.bool_),
+        )
+        removals = [sum(op < 0 for op in p[0]) for p in self._programs]
+        additions = [sum(op > 0 for op in p[0]) for p in self._programs]
+        self.most_removed = max(removals, default=0)
+        self.most_added = max(1, max(additions, default=0))
+        self.program_class = np.zeros(len(self._programs), np.int64)
+        for key, program in self._known.items():
+            self.program_class[program] = key % len(self.steps.symbols)
+
+
+class TableArrays(NamedTuple):
+    """What the compiled search reads of a `StepTable`."""
+
+    cell: np.ndarray
+    """(V,) int32 position of the one character a class adds, or NO_CHARACTER, or GENERAL."""
+    reset: np.ndarray
+    """(V,) int32 tail after a class whose effect does not depend on the tail, or KEEP."""
+    joins: np.ndarray
+    """(V,) bool whether the effect of a class depends on the tail."""
+    irregular: np.ndarray
+    """(tails,) bool whether every class's effect depends on this tail."""
+    keys: np.ndarray
+    """(slots,) int64 tail · V + class, or EMPTY."""
+    programs: np.ndarray
+    """(slots,) int32 number of the program."""
+    starts: np.ndarray
+    """(programs + 1,) int32 where each program starts in `operations`."""
+    operations: np.ndarray
+    """(operations,) int32 1 + cell to add, -(1 + cell) to remove."""
+    next_state: np.ndarray
+    """(programs,) int32 tail afterwards."""
+    refused: np.ndarray
+    """(programs,) bool whether the constraint forbids the result."""

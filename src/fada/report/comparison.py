@@ -1,0 +1,186 @@
+"""What the report compares: every decoding of every experiment, pooled over seeds and paired line by line."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fada import statistics
+from fada.errors import FadaError
+from fada.evaluation import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
+from fada.statistics import MeanSem
+from fada.tables import Experiment, Predictions, RunResults, experiments, is_guided
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way of decoding in one experiment; several seeds of it are pooled."""
+
+    experiment: Experiment
+    system: str
+    label: str
+
+    @property
+    def runs(self) -> list[RunResults]:
+        """The runs, one per seed, that have this system."""
+        return [run for run in self.experiment.runs if self.system in run.predictions]
+
+    @property
+    def lines(self) -> list[Predictions]:
+        """The predictions of each run."""
+        return [run.predictions[self.system] for run in self.runs]
+
+    @property
+    def guided(self) -> bool:
+        """Whether FADA's guidance was used."""
+        return is_guided(self.system)
+
+    @property
+    def rates(self) -> dict[str, MeanSem]:
+        """Mean and SEM over seeds of each rate."""
+        return over_seeds([run.evaluation(self.system) for run in self.runs])["all"]
+
+    def evaluation(self, options: Mapping[str, Any], resamples: int) -> Evaluation:
+        """All seeds pooled, with intervals; the seeds of a line are drawn together."""
+        lines = self.lines
+        return evaluate(
+            [text for part in lines for text in part.references],
+            [text for part in lines for text in part.hypotheses],
+            [domain for part in lines for domain in part.domains],
+            clusters=[line_id for part in lines for line_id in part.ids],
+            bootstrap=resamples,
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The lines that two contenders both read, over all seeds that both have: five columns of equal length."""
+
+    ids: list[str]
+    domains: list[str | None]
+    references: list[str]
+    before: list[str]
+    after: list[str]
+
+    @classmethod
+    def of(cls, before: Contender, after: Contender) -> "Pairing":
+        """Pair seed with seed, or in the order given where the seeds differ, and line with line by id."""
+        columns: tuple[list[Any], ...] = ([], [], [], [], [])
+        for first, second in _paired_runs(before, after):
+            a, b = first.predictions[before.system], second.predictions[after.system]
+            place = {line_id: i for i, line_id in enumerate(b.ids)}
+            for i, line_id in enumerate(a.ids):
+                if line_id in place:
+                    row = (line_id, a.domains[i], a.references[i], a.hypotheses[i], b.hypotheses[place[line_id]])
+                    for column, value in zip(columns, row, strict=True):
+                        column.append(value)
+        return cls(*columns)
+
+    def compare(self, options: Mapping[str, Any], resamples: int, per_domain: bool) -> Comparison:
+        """Paired tests of the second against the first."""
+        return compare(
+            self.references,
+            self.before,
+            self.after,
+            self.domains if per_domain else None,
+            self.ids,
+            resamples=resamples,
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The contenders on one data set, and the two that the report puts side by side (the same one if it is alone)."""
+
+    name: str
+    contenders: tuple[Contender, ...]
+    before: Contender
+    after: Contender
+
+    @property
+    def single(self) -> bool:
+        """Whether there is nothing to compare with."""
+        return self.before is self.after
+
+    def differences(self, options: Mapping[str, Any], resamples: int) -> dict[str, Difference]:
+        """CER of every other contender against `before`, by label; p-values corrected by Holm over all of them."""
+        found = {}
+        for other in self.contenders:
+            if other is not self.before and (pairing := Pairing.of(self.before, other)).ids:
+                found[other.label] = pairing.compare(options, resamples, per_domain=False).overall["cer"]
+        adjusted = statistics.holm([difference.p for difference in found.values()])
+        return {
+            label: Difference(**{**vars(difference), "p_holm": p})
+            for (label, difference), p in zip(found.items(), adjusted, strict=True)
+        }
+
+
+def data_sets(runs: Sequence[RunResults], baseline: str | None = None, compared: str | None = None) -> list[DataSet]:
+    """The runs by data set. `baseline` and `compared` name the two systems put side by side, by label or system name."""
+    by_name: dict[str, list[Experiment]] = {}
+    for experiment in experiments(runs):
+        by_name.setdefault(experiment.dataset, []).append(experiment)
+    result = []
+    for name, members in by_name.items():
+        label = _labeller(members)
+        contenders = tuple(
+            Contender(experiment, system, label(experiment, system))
+            for experiment in members
+            for system in dict.fromkeys(system for run in experiment.runs for system in run.predictions)
+        )
+        before = _named(contenders, baseline) if baseline else _default_baseline(contenders)
+        after = _named(contenders, compared) if compared else _default_compared(contenders, before)
+        result.append(DataSet(name, contenders, before, after))
+    return result
+
+
+def paired_run(contender: Contender, run: RunResults) -> RunResults:
+    """The run of `contender` with the seed of `run`, or its first."""
+    return next((other for other in contender.runs if other.seed == run.seed), contender.runs[0])
+
+
+def _paired_runs(before: Contender, after: Contender) -> list[tuple[RunResults, RunResults]]:
+    seeds = {run.seed: run for run in after.runs}
+    same_seed = [(run, seeds[run.seed]) for run in before.runs if run.seed is not None and run.seed in seeds]
+    return same_seed or list(zip(before.runs, after.runs, strict=False))
+
+
+def _labeller(members: Sequence[Experiment]) -> Callable[[Experiment, str], str]:
+    def parts(experiment: Experiment) -> list[str]:
+        shown = []
+        if len({other.runs[0].model for other in members}) > 1:
+            shown.append(experiment.runs[0].model)
+        if len({other.training for other in members}) > 1:
+            shown.append({"standard": "Standard", "TR-TT": "TR-TT", "FADA": "FADA TR"}[experiment.training])
+        if experiment.note:
+            shown.append(experiment.note)
+        return shown
+
+    return lambda experiment, system: " · ".join([*parts(experiment), system])
+
+
+def _named(contenders: Sequence[Contender], name: str) -> Contender:
+    found = [c for c in contenders if c.label == name] or [c for c in contenders if c.system == name]
+    if not found:
+        known = ", ".join(repr(c.label) for c in contenders)
+        raise FadaError(f"no system {name!r} in these runs, expected one of {known}.")
+    return found[0]
+
+
+def _default_baseline(contenders: Sequence[Contender]) -> Contender:
+    def rank(contender: Contender) -> tuple[bool, bool, bool]:
+        plain = contender.system == contender.runs[0].plain_system
+        return (contender.experiment.training != "standard", contender.guided, not plain)
+
+    return min(contenders, key=rank)
+
+
+def _default_compared(contenders: Sequence[Contender], before: Contender) -> Contender:
+    others = [c for c in contenders if c is not before]
+    same_model = [c for c in others if c.experiment.runs[0].model == before.experiment.runs[0].model]
+
+    def rank(contender: Contender) -> tuple[bool, bool, float]:
+        return (not contender.guided, contender.experiment.training != "FADA", contender.rates["cer"].mean)
+
+    return min(same_model or others, key=rank, default=before)

@@ -1,0 +1,130 @@
+"""The browsable list of lines, as compact data for the page's script."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fada.evaluation import NO_LABEL, natural_key, score_lines
+from fada.report.comparison import DataSet, paired_run
+from fada.report.images import MEDIA_TYPE, Thumbnail
+from fada.tables import RunResults
+
+
+class LineList:
+    """Lines of all data sets with what every system of every run read.
+
+    Attributes:
+        names: the data sets; systems and domains are numbered over all of them.
+        kept: the lines that are listed, as the page's script takes them, in the order of the data.
+        images: by data set number and line id.
+        notes: what was left out.
+    """
+
+    def __init__(self, sets: Sequence[DataSet], options: Mapping[str, Any]) -> None:
+        self.names = [data_set.name for data_set in sets]
+        self.systems: list[str] = []
+        self.domains: list[str] = []
+        self.pairs: list[dict[str, Any]] = []
+        self.images: dict[tuple[int, str], Thumbnail] = {}
+        self.notes: list[str] = []
+        self.kept: list[list[Any]] = []
+        self._importance: list[tuple[int, int]] = []
+        compared = {name: value for name, value in options.items() if name != "average"}
+        for number, data_set in enumerate(sets):
+            self._add(number, data_set, compared)
+        self.total = len(self.kept)
+
+    def domain_number(self, name: str | None) -> int:
+        """The number of a domain, which is listed if it is new."""
+        name = NO_LABEL if name is None else name
+        if name not in self.domains:
+            self.domains.append(name)
+        return self.domains.index(name)
+
+    def fit(self, max_bytes: int) -> None:
+        """Keep the lines that matter most (the largest change, then the most errors) within `max_bytes`."""
+        order = sorted(range(len(self.kept)), key=lambda i: self._importance[i], reverse=True)
+        kept = []
+        for i in order:
+            max_bytes -= len(json.dumps(self.kept[i], ensure_ascii=False, separators=(",", ":")).encode("utf-8")) + 1
+            if max_bytes < 0:
+                break
+            kept.append(i)
+        if len(kept) < len(self.kept):
+            self.notes.append(
+                f"Listed are the {len(kept):,} lines with the largest change or the most errors; the other "
+                f"{len(self.kept) - len(kept):,} lines are in all numbers, but not in this list."
+            )
+        kept.sort()
+        self._importance = [self._importance[i] for i in kept]
+        self.kept = [self.kept[i] for i in kept]
+
+    def wanted(self, number: int) -> list[str]:
+        """Ids of the listed lines of a data set, the most important first."""
+        order = sorted(range(len(self.kept)), key=lambda i: self._importance[i], reverse=True)
+        return [self.kept[i][0] for i in order if self.kept[i][1] == number]
+
+    def payload(self) -> dict[str, Any]:
+        """Everything for the page's script."""
+        lines = []
+        for line in self.kept:
+            image = self.images.get((line[1], line[0]))
+            lines.append([*line, [image.width, image.height, image.data] if image else 0])
+        return {
+            "sets": self.names,
+            "systems": self.systems,
+            "domains": self.domains,
+            "pairs": self.pairs,
+            "imageType": MEDIA_TYPE,
+            "lines": lines,
+        }
+
+    def _add(self, number: int, data_set: DataSet, options: Mapping[str, Any]) -> None:
+        entries: list[tuple[RunResults, str]] = []
+        start = len(self.systems)
+        for contender in data_set.contenders:
+            for run in contender.runs:
+                seed = f" · seed {run.seed}" if len(contender.runs) > 1 else ""
+                self.systems.append(contender.label + seed)
+                entries.append((run, contender.system))
+        before = entries.index((first := data_set.before.runs[0], data_set.before.system))
+        after = entries.index((paired_run(data_set.after, first), data_set.after.system))
+        lines: dict[str, dict[str, Any]] = {}
+        for place, (run, system) in enumerate(entries):
+            read = run.predictions[system]
+            scores = score_lines(read.references, read.hypotheses, **options)
+            for i, line_id in enumerate(read.ids):
+                line = lines.setdefault(
+                    line_id,
+                    {
+                        "texts": {read.references[i]: 0},
+                        "domain": read.domains[i],
+                        "length": int(scores.characters[i]),
+                        "readings": [None] * len(entries),
+                    },
+                )
+                text = line["texts"].setdefault(read.hypotheses[i], len(line["texts"]))
+                parts = [_rounded(column[i]) for column in (read.log_prob, read.distance, read.score)]
+                line["readings"][place] = [text, int(scores.edits[i]), *parts]
+        named = {NO_LABEL if line["domain"] is None else line["domain"] for line in lines.values()}
+        numbers = {name: self.domain_number(name) for name in sorted(named, key=natural_key)}
+        for line_id, line in lines.items():
+            domain = numbers[NO_LABEL if line["domain"] is None else line["domain"]]
+            readings = [None] * start + line["readings"]
+            self.kept.append([line_id, number, domain, list(line["texts"]), readings, line["length"]])
+            errors = [
+                0 if reading is None else reading[1] for reading in (line["readings"][i] for i in (before, after))
+            ]
+            self._importance.append((abs(errors[1] - errors[0]), max(errors)))
+        self.pairs.append(
+            {
+                "systems": list(range(start, start + len(entries))),
+                "before": start + before,
+                "after": start + after,
+                "domains": list(numbers.values()),
+            }
+        )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

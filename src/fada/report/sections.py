@@ -1,0 +1,387 @@
+"""The sections of the report as plain values for its template: numbers, sentences and finished drawings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from fada import distances
+from fada.confusions import character_changes, confusions, unicode_name
+from fada.evaluation import NO_LABEL, Difference, Evaluation, natural_key, score_lines
+from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
+from fada.report.comparison import Contender, DataSet, Pairing
+from fada.report.lines import LineList
+from fada.tables import RunResults
+from fada.targets import OTHER, CharDistribution
+from fada.text import TextNormalizer
+
+SHOWN_CHARACTERS = 22
+SHOWN_DOMAINS = 8
+SHOWN_CONFUSIONS = 10
+_OTHER_STYLES = ("s2", "s3", "s4", "s5")
+
+
+def view(
+    number: int, data_set: DataSet, listed: LineList, options: Mapping[str, Any], resamples: int
+) -> dict[str, Any]:
+    """Everything that the page says about one data set."""
+    evaluations = {c.label: c.evaluation(options, resamples) for c in data_set.contenders}
+    differences = data_set.differences(options, resamples)
+    pairing = Pairing.of(data_set.before, data_set.after)
+    before, after = evaluations[data_set.before.label], evaluations[data_set.after.label]
+    frequencies, target_name = _frequencies(data_set, pairing)
+    return {
+        "index": number,
+        "name": data_set.name,
+        "single": data_set.single,
+        "before": data_set.before,
+        "after": data_set.after,
+        "seeds": max(len(c.runs) for c in data_set.contenders),
+        "how": before.describe() + f"; {before.clusters:,} lines.",
+        "verdict": _verdict(data_set, evaluations, differences),
+        "tiles": _tiles(data_set, pairing, before, after, options),
+        "results": _results(data_set, evaluations, differences),
+        "notes": _notes(data_set, evaluations),
+        "domains": _domains(data_set, listed, pairing, before, after, options, resamples),
+        "frequencies": frequencies[:SHOWN_DOMAINS],
+        "more_frequencies": frequencies[SHOWN_DOMAINS:],
+        "target_name": target_name,
+        "confusions": _confusions(data_set, pairing, options),
+        "characters": [] if data_set.single else _characters(pairing, options),
+    }
+
+
+def p_value(p: float) -> str:
+    """A p-value as printed."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+# ------------------------------------------------------------------------------------------------------ masthead
+
+
+def _verdict(data_set: DataSet, evaluations: Mapping[str, Evaluation], differences: Mapping[str, Difference]) -> Markup:
+    first = evaluations[data_set.before.label]
+    if data_set.single:
+        interval = first.intervals.get("cer")
+        between = f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
+        return Markup("<b>{}</b> reads {:,} lines with a character error rate of <b>{:.2f} %</b>{}.").format(
+            data_set.before.label, first.lines, first.cer, between
+        )
+    change = differences.get(data_set.after.label)
+    if change is None:
+        return Markup("<b>{}</b> and <b>{}</b> have no line in common.").format(
+            data_set.before.label, data_set.after.label
+        )
+    if change.difference == 0:
+        effect = Markup("makes as many character errors as")
+    else:
+        amount = (
+            f"{abs(change.relative):.1f} %" if change.relative is not None else f"{abs(change.difference):.2f} points"
+        )
+        better = change.difference < 0
+        effect = Markup('makes <b class="{}">{} {} character errors</b> than').format(
+            "better" if better else "worse", amount, "fewer" if better else "more"
+        )
+    interval = change.interval
+    between = f", 95 % interval {_signed(interval[0])} to {_signed(interval[1])} points" if interval else ""
+    sentences = [
+        Markup("<b>{}</b> {} <b>{}</b>: {:.2f} % instead of {:.2f} %{}, p {}.").format(
+            data_set.after.label, effect, data_set.before.label, change.b, change.a, between, _equation(change.p_holm)
+        ),
+        "The difference is larger than chance explains."
+        if change.significant
+        else "That is within what chance alone would produce on these lines.",
+    ]
+    best = min(data_set.contenders, key=lambda c: c.rates["cer"].mean)
+    if best not in (data_set.before, data_set.after) and best.rates["cer"].mean < data_set.after.rates["cer"].mean:
+        sentences.append(
+            Markup("The lowest error rate here is that of <b>{}</b>: {:.2f} %.").format(
+                best.label, best.rates["cer"].mean
+            )
+        )
+    return Markup(" ").join(sentences)
+
+
+def _tiles(
+    data_set: DataSet, pairing: Pairing, before: Evaluation, after: Evaluation, options: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    def rates(label: str, metric: str) -> dict[str, Any]:
+        first, second = getattr(before, metric), getattr(after, metric)
+        value = f"{first:.2f}" if data_set.single else f"{first:.2f} → {second:.2f}"
+        interval = after.intervals.get(metric)
+        note = f"95 % interval {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
+        return {"label": label, "value": Markup("{} <small>%</small>").format(value), "note": note}
+
+    tiles = [rates("Character error rate", "cer"), rates("Word error rate", "wer")]
+    if not data_set.single and pairing.ids:
+        compared = {name: value for name, value in options.items() if name != "average"}
+        first = score_lines(pairing.references, pairing.before, **compared).edits
+        second = score_lines(pairing.references, pairing.after, **compared).edits
+        better, worse = int((second < first).sum()), int((second > first).sum())
+        tiles.append(
+            {
+                "label": "Lines",
+                "value": Markup('<span class="better">▼ {:,}</span> <span class="worse">▲ {:,}</span>').format(
+                    better, worse
+                ),
+                "note": f"with fewer, with more errors; {len(first) - better - worse:,} the same",
+            }
+        )
+    if "sorted_w2" in before.distance and "sorted_w2" in after.distance:
+        first_w2, second_w2 = (1000 * e.distance["sorted_w2"] for e in (before, after))
+        value = f"{first_w2:.3f}" if data_set.single else f"{first_w2:.3f} → {second_w2:.3f}"
+        label = "Distance of character frequencies"
+        tiles.append({"label": label, "value": value, "note": "sorted W₂ to the reference, × 1000"})
+    return tiles
+
+
+# ------------------------------------------------------------------------------------------------------- results
+
+
+def _results(
+    data_set: DataSet, evaluations: Mapping[str, Evaluation], differences: Mapping[str, Difference]
+) -> list[dict[str, Any]]:
+    rates = {c.label: c.rates for c in data_set.contenders}
+    smallest = min(round(r["cer"].mean, 2) for r in rates.values())
+    rows = []
+    for contender in data_set.contenders:
+        label = contender.label
+        change = differences.get(label)
+        role = "" if data_set.single else _role(data_set, contender)
+        significance = ""
+        if change is not None:
+            significance = f"{'yes' if change.significant else 'no'}, p {_equation(change.p_holm)}"
+        rows.append(
+            {
+                "label": label,
+                "role": {"first reading": "is-before", "second reading": "is-after"}.get(role, ""),
+                "role_name": role,
+                **rates[label],
+                "best": len(rates) > 1 and round(rates[label]["cer"].mean, 2) == smallest,
+                "intervals": evaluations[label].intervals,
+                "distance": evaluations[label].distance.get("sorted_w2"),
+                "difference": change,
+                "significance": significance,
+            }
+        )
+    return rows
+
+
+def _role(data_set: DataSet, contender: Contender) -> str:
+    return "first reading" if contender is data_set.before else "second reading" if contender is data_set.after else ""
+
+
+def _notes(data_set: DataSet, evaluations: Mapping[str, Evaluation]) -> list[str]:
+    notes = []
+    if len(data_set.contenders) > 1:
+        notes.append(
+            f"Changes are relative to {data_set.before.label}; p by approximate randomisation over lines, corrected by "
+            f"Holm over the {len(data_set.contenders) - 1} systems compared. Bold: lowest CER."
+        )
+    if any(len(c.runs) > 1 for c in data_set.contenders):
+        notes.append("± is the standard error of the mean over seeds; intervals draw lines, with all their seeds.")
+    if len({e.clusters for e in evaluations.values()}) > 1:
+        notes.append("The systems did not read the same lines; changes are computed on the lines that both have.")
+    return notes
+
+
+def _domains(
+    data_set: DataSet,
+    listed: LineList,
+    pairing: Pairing,
+    before: Evaluation,
+    after: Evaluation,
+    options: Mapping[str, Any],
+    resamples: int,
+) -> list[dict[str, Any]]:
+    names = [name for name in before.per_domain if name in after.per_domain]
+    if not names or names == [NO_LABEL]:
+        return []
+    tests = {} if data_set.single else pairing.compare(options, resamples, per_domain=True).per_domain
+    ends = [e.per_domain[n].intervals.get("cer", (0.0, e.per_domain[n].cer))[1] for e in (before, after) for n in names]
+    limit = max([*ends, *(e.per_domain[n].cer for e in (before, after) for n in names)], default=1.0)
+    rows = []
+    for name in names:
+        first, second = before.per_domain[name], after.per_domain[name]
+        bars = [interval_bar(first.cer, first.intervals.get("cer"), limit, "s0")]
+        if not data_set.single:
+            bars.append(interval_bar(second.cer, second.intervals.get("cer"), limit, "s1"))
+        if data_set.single or name in tests:
+            rows.append(
+                {
+                    "name": name,
+                    "number": listed.domain_number(name),
+                    "lines": first.lines // len(data_set.before.runs),
+                    "bars": Markup().join(bars),
+                    "before": first.cer,
+                    "after": second.cer,
+                    "difference": None if data_set.single else tests[name]["cer"],
+                }
+            )
+    return rows
+
+
+# --------------------------------------------------------------------------------------------------- frequencies
+
+
+def _frequencies(data_set: DataSet, pairing: Pairing) -> tuple[list[dict[str, Any]], str]:
+    """A drawing for each domain, and what its bars are."""
+    runs = [*data_set.after.runs, *data_set.before.runs]
+    targets = next((run.targets for run in runs if run.targets is not None), None)
+    normalizer = targets.normalizer if targets is not None else TextNormalizer()
+    groups: dict[str, list[int]] = {}
+    for i, domain in enumerate(pairing.domains):
+        groups.setdefault(NO_LABEL if domain is None else domain, []).append(i)
+    figures = []
+    for name in sorted(groups, key=natural_key):
+        texts = [[column[i] for i in groups[name]] for column in (pairing.references, pairing.before, pairing.after)]
+        reference, before, after = (_distribution(column, normalizer) for column in texts)
+        target = targets.get(name) if targets is not None else reference
+        if target is None or before is None or after is None:
+            continue
+        ranked = sorted(target.plain, key=lambda c: (-target.frequency(c), c))
+        symbols = [c for c in ranked if target.frequency(c) > 0][:SHOWN_CHARACTERS]
+        columns = [[100 * p.frequency(c) for c in symbols] for p in (target, before, after)]
+        labels = ("target" if targets is not None else "reference", data_set.before.label, data_set.after.label)
+        title = f"Character frequencies of {name}: {', '.join(labels)}"
+        figures.append(
+            {
+                "name": name,
+                "note": _distance_note(target, before, after, data_set.single),
+                "chart": frequency_chart(symbols, columns[0], columns[1], columns[2], title, labels),
+            }
+        )
+    return figures, "target of the domain" if targets is not None else "reference texts"
+
+
+def _distribution(texts: Iterable[str], normalizer: TextNormalizer) -> CharDistribution | None:
+    joined = [text for text in texts if normalizer(text)]
+    return CharDistribution.from_texts(joined, normalizer) if joined else None
+
+
+def _distance_note(target: CharDistribution, before: CharDistribution, after: CharDistribution, single: bool) -> str:
+    alphabet = sorted({c for p in (target, before, after) for c in p.symbols if c != OTHER})
+    p, q, r = (np.array([d.frequency(c) for c in alphabet]) for d in (target, before, after))
+    notes = []
+    for name, label in (("sorted_w2", "sorted"), ("aligned_w2", "aligned")):
+        first, second = (1000 * float(distances.get(name)(x, p)) for x in (q, r))
+        notes.append(f"{label} {first:.2f}" if single else f"{label} {first:.2f} → {second:.2f}")
+    return "W₂ to the target × 1000: " + ", ".join(notes)
+
+
+# ---------------------------------------------------------------------------------------------------- confusions
+
+
+def _confusions(data_set: DataSet, pairing: Pairing, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    compared = {name: value for name, value in options.items() if name != "average"}
+    before, after = (
+        {(c.reference, c.predicted): c.count for c in confusions(pairing.references, texts, **compared)}
+        for texts in (pairing.before, pairing.after)
+    )
+    rows = [
+        {
+            "reference": reference,
+            "predicted": predicted,
+            "names": f"{unicode_name(reference).lower()} → {unicode_name(predicted).lower()}",
+            "before": before.get((reference, predicted), 0),
+            "after": after.get((reference, predicted), 0),
+        }
+        for reference, predicted in before.keys() | after.keys()
+    ]
+    if not rows:
+        return []
+
+    def key(row: Mapping[str, Any]) -> tuple[int, int, str, str]:
+        return (row["after"] - row["before"], -row["before"], row["reference"], row["predicted"])
+
+    if data_set.single:
+        common = sorted(rows, key=lambda row: (-row["before"], row["reference"], row["predicted"]))
+        return [{"caption": "The most frequent confusions", "rows": common[: 2 * SHOWN_CONFUSIONS]}]
+    fewer = sorted((row for row in rows if row["after"] < row["before"]), key=key)
+    more = sorted((row for row in rows if row["after"] > row["before"]), key=lambda row: (-key(row)[0], *key(row)[1:]))
+    return [
+        {"caption": "Confusions that became rarer", "rows": fewer[:SHOWN_CONFUSIONS]},
+        {"caption": "Confusions that became more frequent", "rows": more[:SHOWN_CONFUSIONS]},
+    ]
+
+
+def _characters(pairing: Pairing, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    compared = {name: value for name, value in options.items() if name != "average"}
+    changes = character_changes(pairing.references, pairing.before, pairing.after, **compared)
+
+    def rows(chosen: Iterable[Any]) -> list[dict[str, Any]]:
+        return [{**vars(change), "name": unicode_name(change.character).lower()} for change in chosen]
+
+    helped = [change for change in changes if change.helped > 0][:SHOWN_CONFUSIONS]
+    hurt = [change for change in reversed(changes) if change.helped < 0][:SHOWN_CONFUSIONS]
+    return [
+        {"caption": "Characters most helped", "rows": rows(helped)},
+        {"caption": "Characters most hurt", "rows": rows(hurt)},
+    ]
+
+
+# --------------------------------------------------------------------------------------------- training and tuning
+
+
+def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> list[dict[str, Any]]:
+    """Validation error and losses by epoch, one curve for each run (and, for a single run, for each part of the loss)."""
+    styles = _run_styles(runs, sets)
+    histories = [(run, run.metrics.get("history") or []) for run in runs]
+    figures = []
+    cer = [
+        Curve(run.name, *_series(history, "validation", "cer"), styles[id(run)])
+        for run, history in histories
+        if _series(history, "validation", "cer")[0]
+    ]
+    if cer:
+        marks = []
+        if len(cer) == 1:
+            best = int(np.argmin(cer[0].ys))
+            marks = [(cer[0].xs[best], f"best: {cer[0].ys[best]:.2f} %, epoch {cer[0].xs[best]:g}")]
+        chart = line_chart(cer, "Validation character error rate by epoch", "epoch", "CER, %", marks=marks, log_y=True)
+        figures.append({"title": "Learning curve", "note": "validation CER by epoch", "curves": cer, "chart": chart})
+    if len(runs) == 1:
+        history = histories[0][1]
+        named = (("loss", "total", "s1"), ("task_loss", "recognition", "s0"), ("alignment_loss", "alignment", "s2"))
+        losses = [Curve(label, *_series(history, key), style, dots=False) for key, label, style in named]
+    else:
+        losses = [Curve(run.name, *_series(h, "loss"), styles[id(run)], dots=False) for run, h in histories]
+    losses = [curve for curve in losses if curve.xs]
+    if losses:
+        chart = line_chart(losses, "Training loss by epoch", "epoch", "loss", log_y=True)
+        figures.append({"title": "Training loss", "note": "by epoch", "curves": losses, "chart": chart})
+    return figures
+
+
+def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """CER by λ from the tuning that a run folder holds."""
+    return []
+
+
+def _run_styles(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> dict[int, str]:
+    styles = {id(run): _OTHER_STYLES[i % len(_OTHER_STYLES)] for i, run in enumerate(runs)}
+    for data_set in sets:
+        styles |= {id(run): "s0" for run in data_set.before.runs}
+        styles |= {id(run): "s1" for run in data_set.after.runs}
+    return styles
+
+
+def _series(history: Sequence[Mapping[str, Any]], *path: str) -> tuple[list[float], list[float]]:
+    xs, ys = [], []
+    for i, entry in enumerate(history):
+        value: Any = entry
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, int | float):
+            xs.append(float(entry.get("epoch", i + 1)))
+            ys.append(float(value))
+    return xs, ys
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _equation(p: float) -> str:
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"

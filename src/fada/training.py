@@ -1,0 +1,574 @@
+"""One trainer for every model, on :class:`transformers.Trainer`: settings in, run folder out.
+
+The defaults are those of the paper (30 epochs at most, patience 4 on the validation CER, batch 4, beam 5); recipes for
+a CPU are in `recipes/`. What is random is a function of the seed, the epoch and the line, so a run that was stopped and
+resumed ends with the same weights as one that was not, and so does one on several processes that share the batch.
+"""
+
+import errno
+import math
+import os
+import platform
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from rapidfuzz.distance import Levenshtein
+from torch import Tensor, nn
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+import fada
+from fada import distances
+from fada.alignment import Pool, Schedule
+from fada.data.augment import Augment
+from fada.data.lines import Line, read_lines
+from fada.errors import FadaError
+from fada.files import replacing, write_json
+from fada.models import registry
+from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging, best_path
+from fada.progress import console, progress_bar
+from fada.runs import Run
+from fada.targets import TargetSet
+from fada.text import TextNormalizer
+from fada.training_data import LineDataset, Splits, WidthSampler, check_lines, split_lines
+
+CHECKPOINT_STATE = "fada_state.pt"
+
+
+class TrainSettings(BaseModel):
+    """Everything that decides the outcome of a run. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    data: list[str] = Field(description="Sources of lines, as `fada.read_lines` takes them.")
+    validation: list[str] | None = Field(None, description="Sources to choose the best epoch on, if not in the data.")
+    test: list[str] | None = Field(None, description="Sources to report on, if not in the data.")
+    text_column: str | None = None
+    domain_column: str | None = None
+    image_column: str | None = None
+    audio_column: str | None = None
+    validation_share: float = Field(0.1, gt=0, lt=1, description="Held out where the data have no validation split.")
+    targets: str | None = Field(None, description="Target file; counted on the training text by default.")
+    normalizer: dict[str, Any] = Field(default_factory=dict, description="Settings of the text normaliser.")
+
+    model: str = "crnn:base"
+    new_characters: Literal["fail", "add", "ignore"] = "add"
+    max_seconds: float = Field(10.0, gt=0, le=30, description="Audio window of Whisper.")
+    tagging: Tagging = "none"
+
+    lam: float = Field(0.5, ge=0, le=1)
+    distance: str = "sorted_w2"
+    scale: float = Field(1.0, ge=0)
+    pool: Pool = "sample"
+    lam_schedule: Schedule = "fixed"
+    lam_warmup: float = Field(5.0, ge=0, description="Epochs until alignment has its full weight (warmup).")
+
+    epochs: int = Field(30, ge=1)
+    patience: int = Field(4, ge=0, description="Epochs without a better validation CER before stopping; 0 never.")
+    batch_size: int = Field(4, ge=1)
+    accumulate: int = Field(1, ge=1, description="Batches per optimiser step.")
+    learning_rate: float | None = Field(None, gt=0, description="The model family's own by default.")
+    weight_decay: float = Field(0.01, ge=0)
+    warmup: float = Field(0.05, ge=0, lt=1, description="Share of the steps in which the learning rate rises.")
+    clip: float = Field(1.0, gt=0, description="Norm to which gradients are clipped.")
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    compile: bool = False
+    augment: float = Field(1.0, ge=0, le=4)
+    dropout: float | None = Field(None, ge=0, lt=1)
+    beam_size: int = Field(5, ge=1)
+    seed: int = 0
+    threads: int | None = Field(None, ge=1)
+    device: Literal["auto", "cpu"] = "auto"
+    save_steps: int | None = Field(None, ge=1, description="Also checkpoint every so many steps.")
+
+    out: Path
+    resume: bool = False
+
+    @field_validator("data", "validation", "test", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [str(value)] if isinstance(value, str | os.PathLike) else value
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], where: str = "settings") -> "TrainSettings":
+        """Settings from a mapping; what is wrong is named."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(map(str, first["loc"]))
+            found = "" if first["type"] == "missing" else f" (found {first['input']!r})"
+            known = f" Known settings: {', '.join(cls.model_fields)}." if first["type"] == "extra_forbidden" else ""
+            raise FadaError(f"{where}, {name}: {first['msg']}{found}.{known}") from None
+
+
+class TrainingInterrupted(Exception):
+    """A signal ended the training; a checkpoint was written."""
+
+
+def train(settings: TrainSettings) -> Run:
+    """Train a recogniser and write the run folder.
+
+    Returns:
+        The run: model, metrics, predictions and emissions.
+
+    Raises:
+        FadaError: the settings or the data do not allow it, the loss is no longer a number, or the disk is full.
+        TrainingInterrupted: SIGTERM; continue with `resume`.
+    """
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    with _disk_errors(settings.out):
+        return _train(settings)
+
+
+def _train(settings: TrainSettings) -> Run:
+    out = settings.out
+    checkpoints = out / "checkpoints"
+    checkpoint = _last_checkpoint(checkpoints) if settings.resume else None
+    if not settings.resume and (out / "config.json").exists():
+        raise FadaError(f"{out} already holds a run. Choose another folder, continue with --resume, or delete it.")
+    started = time.time()
+    set_seed(settings.seed)
+    splits = read_splits(settings)
+    targets = _targets(settings, splits)
+    check_lines(splits)
+    recognizer = registry.build(
+        settings.model,
+        [str(line.text) for line in splits.train],
+        domains=targets.domains,
+        tagging=settings.tagging,
+        new_characters=settings.new_characters,
+        max_seconds=settings.max_seconds,
+        dropout=settings.dropout,
+    )
+    check_lines(splits, recognizer)
+    domains = targets.domains
+    train_set = LineDataset(recognizer, splits.train, domains, Augment(settings.augment, settings.seed))
+    validation_set = LineDataset(recognizer, splits.validation, domains)
+    trainer = FadaTrainer(settings, recognizer, targets, train_set, validation_set, checkpoints)
+    if trainer.is_world_process_zero():
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "config.json", _config(settings, splits, recognizer))
+        targets.save(out / "targets.json")
+    trainer.fit(checkpoint)
+    if trainer.is_world_process_zero():
+        _report(settings, recognizer, targets, splits, trainer, time.time() - started)
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    return Run(out)
+
+
+def read_splits(settings: TrainSettings) -> Splits:
+    """Read the lines of a run; lines without text cannot be learnt from and are left out."""
+    columns = {
+        name: getattr(settings, name) for name in ("text_column", "domain_column", "image_column", "audio_column")
+    }
+    main = [read_lines(source, **columns) for source in settings.data]
+    lines = [line for source in main for line in source if line.text]
+    parts = split_lines(lines, settings.validation_share, settings.seed)
+    for name in ("validation", "test"):
+        sources = getattr(settings, name)
+        if sources is not None:
+            parts[name] = [line for source in sources for line in read_lines(source, **columns) if line.text]
+    return Splits(
+        **parts,
+        licence=next((source.licence for source in main if source.licence), None),
+        citation=next((source.citation for source in main if source.citation), None),
+    )
+
+
+def _targets(settings: TrainSettings, splits: Splits) -> TargetSet:
+    if settings.targets:
+        return TargetSet.load(settings.targets)
+    if not splits.train:
+        raise FadaError("no lines to train on. Check the data source, its text column and its splits.")
+    texts = {
+        domain: [str(line.text) for line in splits.train if str(line.domain) == domain] for domain in splits.domains()
+    }
+    return TargetSet.from_texts(texts, normalizer=TextNormalizer.from_dict(settings.normalizer))
+
+
+class FadaTrainer(Trainer):
+    """`transformers.Trainer` with the alignment loss, width-sorted batches, and our own validation and history."""
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        recognizer: Recognizer,
+        targets: TargetSet,
+        train_set: LineDataset,
+        validation_set: LineDataset,
+        checkpoints: Path,
+    ) -> None:
+        self.settings, self.recognizer, self.targets = settings, recognizer, targets
+        self.validation_set = validation_set
+        self.alignment_loss = recognizer.alignment_loss(
+            targets, lam=settings.lam, distance=settings.distance, scale=settings.scale, pool=settings.pool
+        )
+        self.history: list[dict[str, Any]] = []
+        self.terms = np.zeros(4)  # sums over the epoch: total, task, alignment, steps
+        super().__init__(
+            model=recognizer.model,
+            args=_arguments(settings, checkpoints, recognizer),
+            train_dataset=train_set,
+            eval_dataset=validation_set,
+            data_collator=train_set.collate,
+            callbacks=[_Epochs(self), _Progress(), _StopOnSignal()],
+        )
+        for callback in (PrinterCallback, ProgressCallback):
+            self.remove_callback(callback)
+        if settings.patience:
+            self.add_callback(EarlyStoppingCallback(early_stopping_patience=settings.patience))
+        self.model_accepts_loss_kwargs = False  # the loss of a batch is a mean over its lines, as in the paper
+        self.alignment_loss.to(self.args.device)
+
+    def fit(self, checkpoint: Path | None) -> None:
+        """Train from the start or from a checkpoint; whatever happens, leave a checkpoint to continue from."""
+        stop = next(c for c in self.callback_handler.callbacks if isinstance(c, _StopOnSignal))
+        if checkpoint is not None:
+            self._load_own_state(checkpoint)
+        try:
+            with stop.listening():
+                self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        except (FadaError, OSError):
+            raise
+        except BaseException:
+            if self.state.global_step and self.state.global_step < self.state.max_steps:
+                self._save_checkpoint(self.model, trial=None)
+            raise
+        if stop.received:
+            raise TrainingInterrupted(
+                f"stopped by a signal after step {self.state.global_step} of {self.state.max_steps}; "
+                f"a checkpoint is in {self.args.output_dir}. Continue with --resume."
+            )
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """λ · task + (1 - λ) · alignment."""
+        domains = inputs.pop("domains")
+        outputs = model(**inputs)
+        task = outputs.loss
+        loss = task
+        if self.alignment_loss.lam < 1:
+            scores, extent = self.recognizer.alignment_inputs(outputs, inputs)
+            loss = self.alignment_loss(task, scores, extent, domains)
+        alignment = self.alignment_loss.last_alignment
+        values = torch.stack([x.detach().float() for x in (loss, task, alignment if alignment is not None else task)])
+        total, task_value, alignment_value = values.tolist()
+        if not math.isfinite(total):
+            raise FadaError(
+                f"the loss is {total} at step {self.state.global_step + 1} (task {task_value:g}). "
+                "Lower learning_rate, or use precision fp32. The last checkpoint is kept: continue with --resume."
+            )
+        self.terms += (total, task_value, alignment_value if alignment is not None else 0.0, 1)
+        return (loss, outputs) if return_outputs else loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Validation CER overall and per domain, and the distance of what is written from the targets."""
+        lines = self.validation_set.lines
+        texts = read_texts(self.recognizer, self.validation_set)
+        scores = score_texts(lines, texts, self.targets, self.settings.distance)
+        total, task, alignment, steps = self._summed_terms()
+        entry = {
+            "epoch": round(self.state.epoch or 0),
+            "loss": total / max(steps, 1),
+            "task_loss": task / max(steps, 1),
+            "alignment_loss": alignment / max(steps, 1),
+            "lam": self.alignment_loss.lam,
+            "learning_rate": self._get_learning_rate(),
+            "validation": scores,
+        }
+        self.history.append(entry)
+        self.terms[:] = 0
+        if self.is_world_process_zero():
+            write_json(self.settings.out / "metrics.json", {"history": self.history})
+        metrics = {"eval_cer": scores["cer"], "eval_wer": scores["wer"], "eval_distance": scores["distance"]}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _summed_terms(self) -> np.ndarray:
+        from fada.distributed import summed
+
+        return summed(torch.from_numpy(self.terms.copy())).numpy()
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> WidthSampler:
+        assert isinstance(self.train_dataset, LineDataset)
+        block = self.args.per_device_train_batch_size * self.args.world_size
+        return WidthSampler(self.train_dataset, block, self.settings.seed)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:
+        if self.args.should_save:
+            # Before the Trainer's own files: its last one makes the checkpoint complete.
+            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            folder.mkdir(parents=True, exist_ok=True)
+            own = {
+                "history": self.history,
+                "terms": torch.from_numpy(self.terms),
+                "alignment": self.alignment_loss.state_dict(),
+            }
+            torch.save(own, folder / CHECKPOINT_STATE)
+        super()._save_checkpoint(model, trial)
+
+    def _load_own_state(self, checkpoint: Path) -> None:
+        own = torch.load(checkpoint / CHECKPOINT_STATE, weights_only=True)
+        self.history = own["history"]
+        self.terms = own["terms"].numpy()
+        self.alignment_loss.load_state_dict(own["alignment"])
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+        self.recognizer.save_pretrained(output_dir or self.args.output_dir)
+
+
+class _Epochs(TrainerCallback):
+    """Tells the data set and the alignment loss which epoch begins."""
+
+    def __init__(self, trainer: FadaTrainer) -> None:
+        self.trainer = trainer
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        dataset = self.trainer.train_dataset
+        assert isinstance(dataset, LineDataset)
+        dataset.epoch = int((state.epoch or 0) + 1e-6)
+
+
+class _Progress(TrainerCallback):
+    """A bar with the time left on a terminal; one line per epoch where nobody is watching."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        self._context = progress_bar()
+        self._bar = self._context.__enter__()
+        self._task = self._bar.add_task("training", total=state.max_steps, completed=state.global_step)
+        self._started, self._from = time.time(), state.global_step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            self._bar.update(self._task, completed=state.global_step)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        if not state.is_world_process_zero or not hasattr(self, "_bar"):
+            return
+        seconds = time.time() - self._started
+        left = seconds / max(state.global_step - self._from, 1) * (state.max_steps - state.global_step)
+        told = f"epoch {round(state.epoch)}/{args.num_train_epochs}: validation CER {metrics['eval_cer']:.2f} %"
+        self._bar.update(self._task, description=told)
+        if not console.is_terminal:
+            console.print(f"{told}, {seconds / 60:.1f} min, {left / 60:.1f} min left", highlight=False)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            self._context.__exit__(None, None, None)
+
+
+class _StopOnSignal(TrainerCallback):
+    """SIGTERM: finish the step, write a checkpoint, stop."""
+
+    received = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        try:
+            before = signal.signal(signal.SIGTERM, self._stop)
+        except ValueError:  # not the main thread: signals are somebody else's business
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _stop(self, *_: Any) -> None:
+        self.received = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if self.received:
+            control.should_save = control.should_training_stop = True
+        return control
+
+
+def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Recognizer) -> TrainingArguments:
+    by_steps = settings.save_steps is not None
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.accumulate,
+        learning_rate=settings.learning_rate or registry.learning_rate(recognizer),
+        weight_decay=settings.weight_decay,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type="cosine",
+        max_grad_norm=settings.clip,
+        bf16=settings.precision == "bf16",
+        fp16=settings.precision == "fp16",
+        torch_compile=settings.compile,
+        eval_strategy="epoch",
+        logging_strategy="epoch",
+        save_strategy="steps" if by_steps else "epoch",
+        save_steps=settings.save_steps or 500,
+        save_total_limit=1,
+        load_best_model_at_end=not by_steps,
+        metric_for_best_model="cer",
+        greater_is_better=False,
+        restore_callback_states_from_checkpoint=True,
+        seed=settings.seed,
+        use_cpu=settings.device == "cpu",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        ddp_find_unused_parameters=False,
+        disable_tqdm=True,
+        report_to=[],
+        logging_nan_inf_filter=False,
+    )
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint; incomplete ones (killed while writing) are removed."""
+    complete = []
+    for path in folder.glob("checkpoint-*"):
+        if (path / "trainer_state.json").exists() and (path / CHECKPOINT_STATE).exists():
+            complete.append(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+    return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
+
+
+def read_texts(recognizer: Recognizer, dataset: LineDataset, batch_size: int = 8) -> list[str]:
+    """Best-path (CTC) or greedy (decoders) texts of a data set, in its order."""
+    texts = [""] * len(dataset)
+    for chosen, inputs in dataset.batches(batch_size):
+        lines = [dataset.lines[i] for i in chosen]
+        for i, text in zip(chosen, recognizer.read(inputs, lines), strict=True):
+            texts[i] = text
+    return texts
+
+
+def score_texts(lines: Sequence[Line], texts: Sequence[str], targets: TargetSet, distance: str) -> dict[str, Any]:
+    """CER and WER in percent (micro), overall and per domain, and the mean distance of a line from its target."""
+    measure = distances.get(distance)
+    far = [
+        float(measure(target.vector_of(text), target.frequencies))
+        for line, text in zip(lines, texts, strict=True)
+        for target in [targets[str(line.domain)].covering(targets.normalizer(text))]
+    ]
+    domains = [str(line.domain) for line in lines]
+    pairs = [(str(line.text).strip(), text.strip()) for line, text in zip(lines, texts, strict=True)]
+
+    def rates(chosen: list[int]) -> dict[str, float]:
+        edits = sum(Levenshtein.distance(*pairs[i]) for i in chosen)
+        word_edits = sum(Levenshtein.distance(pairs[i][0].split(), pairs[i][1].split()) for i in chosen)
+        return {
+            "cer": 100 * edits / max(sum(len(pairs[i][0]) for i in chosen), 1),
+            "wer": 100 * word_edits / max(sum(len(pairs[i][0].split()) for i in chosen), 1),
+            "distance": float(np.mean([far[i] for i in chosen])) if chosen else 0.0,
+        }
+
+    everything = rates(list(range(len(pairs))))
+    per_domain = {d: rates([i for i, x in enumerate(domains) if x == d]) for d in sorted(set(domains))}
+    return {**everything, "per_domain": per_domain}
+
+
+def _report(
+    settings: TrainSettings,
+    recognizer: Recognizer,
+    targets: TargetSet,
+    splits: Splits,
+    trainer: FadaTrainer,
+    seconds: float,
+) -> None:
+    """Model, emissions, predictions of the test lines (validation, if there are none) and the final metrics."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    out = settings.out
+    recognizer.save_pretrained(out / "model")
+    lines = splits.test or splits.validation
+    systems: dict[str, list[str]] = {}
+    log_probs: dict[str, list[float]] = {}
+    if isinstance(recognizer, CTCRecognizer):
+        from fada.decoding.ctc import CTCBeamDecoder
+
+        for split, part in (("validation", splits.validation), ("test", splits.test)):
+            if part:
+                (out / "emissions").mkdir(exist_ok=True)
+                recognizer.emit(part).save(out / "emissions" / f"{split}.npz")
+        emissions = recognizer.emit(lines)
+        systems["greedy"] = [best_path(scores, recognizer.symbols, recognizer.blank) for scores in emissions.log_probs]
+        decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=settings.beam_size)
+        best = [found[0] for found in decoder.decode_batch(emissions.log_probs)]
+        systems[f"beam{settings.beam_size}"] = [hypothesis.text for hypothesis in best]
+        log_probs[f"beam{settings.beam_size}"] = [float(hypothesis.log_prob) for hypothesis in best]
+    else:
+        systems["greedy"] = recognizer.transcribe(lines)
+        if settings.beam_size > 1:
+            systems[f"beam{settings.beam_size}"] = recognizer.transcribe(lines, beam_size=settings.beam_size)
+    rows = []
+    for system, texts in systems.items():
+        scores = log_probs.get(system, [math.nan] * len(texts))
+        for line, text, score in zip(lines, texts, scores, strict=True):
+            target = targets[str(line.domain)].covering(targets.normalizer(text))
+            far = float(distances.get(settings.distance)(target.vector_of(text), target.frequencies))
+            rows.append(
+                {
+                    "id": line.id,
+                    "domain": line.domain,
+                    "reference": line.text,
+                    "system": system,
+                    "hypothesis": text,
+                    "log_prob": score,
+                    "distance": far,
+                    "score": score,
+                }
+            )
+    with replacing(out / "predictions.parquet") as temporary:
+        pq.write_table(pa.Table.from_pylist(rows), temporary)
+    final = {name: score_texts(lines, texts, targets, settings.distance) for name, texts in systems.items()}
+    best_epoch = min(trainer.history, key=lambda entry: entry["validation"]["cer"])
+    write_json(
+        out / "metrics.json",
+        {
+            "history": trainer.history,
+            "best_epoch": best_epoch["epoch"],
+            "test" if splits.test else "validation": final,
+            "parameters": sum(p.numel() for p in recognizer.model.parameters()),
+            "seconds": round(seconds, 1),
+        },
+    )
+
+
+def _config(settings: TrainSettings, splits: Splits, recognizer: Recognizer) -> dict[str, Any]:
+    return {
+        "settings": settings.model_dump(mode="json", exclude={"resume"}),
+        "fada_version": fada.__version__,
+        "seed": settings.seed,
+        "data": settings.data,
+        "licence": splits.licence,
+        "citation": splits.citation,
+        "lines": {"train": len(splits.train), "validation": len(splits.validation), "test": len(splits.test)},
+        "model": {"kind": recognizer.kind, "parameters": sum(p.numel() for p in recognizer.model.parameters())},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "machine": {"system": platform.system(), "processor": platform.machine(), "threads": torch.get_num_threads()},
+    }
+
+
+@contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise FadaError(
+            f"no space left on the disk while writing to {out}. Free some space and continue with --resume: "
+            "the last complete checkpoint is kept."
+        ) from None
