@@ -23,7 +23,7 @@ _HOMES = {
     "guided_generate": "decoding.generate",
     "Emissions": "emissions",
     "load_recognizer": "models",
-    "load_run": "training",
+    "load_run": "runs",
     "evaluate": "evaluation",
     "compare": "evaluation",
 }
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from fada.evaluation import evaluate as evaluate
     from fada.lm import CharNgram as CharNgram
     from fada.models import load_recognizer as load_recognizer
+    from fada.runs import load_run as load_run
     from fada.targets import CharDistribution as CharDistribution
     from fada.targets import TargetSet as TargetSet
     from fada.text import TextNormalizer as TextNormalizer
-    from fada.training import load_run as load_run
 
 
 def __getattr__(name: str) -> Any:

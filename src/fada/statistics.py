@@ -165,6 +165,27 @@ def paired_tests(
     ]
 
 
+def difference_standard_error(
+    changes: Floats, denominators: Floats, clusters: Sequence[Hashable] | None = None
+) -> float:
+    r"""Standard error of a paired difference of micro-averaged rates, :math:`\sum d_i / \sum n_i`, by linearisation.
+
+    Args:
+        changes: (lines,) what one system has more than the other, such as edits times 100.
+        denominators: (lines,) reference lengths, the same for both systems.
+
+    Returns:
+        The standard error; 0.0 with fewer than two clusters, where it is unknown.
+    """
+    rows = np.stack([changes, denominators], axis=1).astype(np.float64)
+    sums = cluster_sums(rows, clusters, np.random.default_rng(0))
+    count, total = len(sums), max(1.0, float(sums[:, 1].sum()))
+    if count < 2:
+        return 0.0
+    residuals = sums[:, 0] - sums[:, 0].sum() / total * sums[:, 1]
+    return float(np.sqrt(count / (count - 1) * np.square(residuals).sum()) / total)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted for looking at all of them (Holm): an adjusted value below α is significant at level α."""
     order = np.argsort(p_values, kind="stable")

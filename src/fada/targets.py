@@ -1,17 +1,17 @@
 """Character distributions per domain: estimated from text, compared, mixed, edited, saved."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from fada import distances
 from fada.counting import count_by_domain, count_characters
 from fada.errors import FadaError
-from fada.text import TextNormalizer
+from fada.text import TextNormalizer, natural_key
 
 OTHER = "<other>"
 """The cell that pools every character outside an alphabet. Never a character of its own."""
@@ -252,7 +252,7 @@ def misfit(symbol: str, normalizer: TextNormalizer) -> str | None:
     if symbol == OTHER or normalizer.keeps(symbol):
         return None
     found = f"{symbol!r} cannot occur in text that is counted as {normalizer.describe()}"
-    if len(symbol) == 1 and normalizer.keeps(normalizer(symbol)):
+    if normalizer.keeps(normalizer(symbol)):
         return f"{found}: did you mean {normalizer(symbol)!r}?"
     return f"{found}: give single characters in that form." if len(symbol) != 1 else f"{found}: leave it out."
 
@@ -260,12 +260,6 @@ def misfit(symbol: str, normalizer: TextNormalizer) -> str | None:
 def _alphabet(symbols: Iterable[str]) -> tuple[str, ...]:
     union = set(symbols)
     return (*sorted(union - {OTHER}), *(union & {OTHER}))
-
-
-def natural_order(name: str) -> tuple[tuple[int, float, str], ...]:
-    """Sort key that puts 9 before 10, and numbers before words."""
-    parts = re.split(r"(\d+)", name)
-    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
 
 
 class TargetSet(Mapping[str, CharDistribution]):
@@ -308,7 +302,9 @@ class TargetSet(Mapping[str, CharDistribution]):
         normalizer = normalizer or TextNormalizer()
         domains = {}
         counted = count_by_domain(pairs, normalizer)
-        for name in sorted(counted, key=natural_order):
+        if not counted:
+            raise FadaError("no text found to count: every file is empty.")
+        for name in sorted(counted, key=natural_key):
             try:
                 domains[name] = CharDistribution.from_counts(counted[name], normalizer)
             except FadaError as error:
@@ -369,6 +365,13 @@ class TargetSet(Mapping[str, CharDistribution]):
             merged[name] = CharDistribution(symbols, np.sum(parts, axis=0), self.normalizer)
         return TargetSet(merged)
 
+    @classmethod
+    def side_by_side(cls, sets: Mapping[str, "TargetSet"]) -> "TargetSet":
+        """All domains of several named sets in one, called ``set: domain`` if there are several sets."""
+        if len(sets) == 1:
+            return next(iter(sets.values()))
+        return cls({f"{label}: {name}": p for label, targets in sets.items() for name, p in targets.items()})
+
     def with_domain(self, name: str, distribution: CharDistribution) -> "TargetSet":
         """The set with one domain added or replaced."""
         return TargetSet({**self._domains, name: distribution})
@@ -384,6 +387,29 @@ class TargetSet(Mapping[str, CharDistribution]):
     def frequencies(self) -> np.ndarray:
         """(domains, n) relative frequencies."""
         return np.stack([p.frequencies for p in self.values()])
+
+    def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """One row per domain and character, for tables: count, frequency, its standard error and interval."""
+        return [
+            {
+                "domain": name,
+                "character": symbol,
+                "count": count,
+                "frequency": frequency,
+                "standard_error": error,
+                "low": low,
+                "high": high,
+            }
+            for name, p in self.items()
+            for symbol, count, frequency, error, (low, high) in zip(
+                p.symbols,
+                p.counts.tolist(),
+                p.frequencies.tolist(),
+                p.standard_errors.tolist(),
+                p.intervals(level).tolist(),
+                strict=True,
+            )
+        ]
 
     def pearson(self) -> np.ndarray:
         """(domains, domains) Pearson correlation of the frequencies over the shared alphabet.

@@ -1,5 +1,7 @@
 """How text is brought to one form before its characters are counted."""
 
+import re
+import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -93,6 +95,33 @@ class TextNormalizer:
         words += {"keep": [], "collapse": ["spaces collapsed"], "drop": ["spaces dropped"]}[self.spaces]
         words += ["letters only"] if self.letters_only else []
         return ", ".join(words) or "text as it is"
+
+
+_NAMES = {" ": "space", "\u00a0": "nbsp", "\t": "tab", "\n": "newline", "\r": "return", "<other>": "other"}
+
+
+def visible(symbol: str) -> str:
+    """A character as a person can see it: marks on a dotted circle, white space and controls by name or code point."""
+    if symbol in _NAMES:
+        return _NAMES[symbol]
+    kind = unicodedata.category(symbol)[0] if len(symbol) == 1 else ""
+    if kind == "M":
+        return "◌" + symbol
+    return f"U+{ord(symbol):04X}" if kind in ("C", "Z") else symbol
+
+
+def from_visible(name: str) -> str:
+    """The character that :func:`visible` shows as `name`; also ``U+0301`` for any character."""
+    if re.fullmatch(r"[Uu]\+[0-9A-Fa-f]{4,6}", name) and int(name[2:], 16) <= sys.maxunicode:
+        return chr(int(name[2:], 16))
+    known = {shown: symbol for symbol, shown in _NAMES.items()}
+    return known.get(name, name.removeprefix("◌") if len(name) == 2 else name)
+
+
+def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Sorting key that puts 9 before 10, and numbers before words."""
+    parts = re.split(r"([0-9]+)", name)
+    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts if part)
 
 
 @lru_cache(maxsize=1)

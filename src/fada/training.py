@@ -110,7 +110,7 @@ class TrainSettings(BaseModel):
             raise FadaError(f"{where}, {name}: {first['msg']}{found}.{known}") from None
 
 
-class TrainingInterrupted(Exception):
+class TrainingInterrupted(Exception):  # noqa: N818 - nothing went wrong
     """A signal ended the training; a checkpoint was written."""
 
 

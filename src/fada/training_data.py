@@ -66,7 +66,7 @@ def check_lines(splits: Splits, recognizer: Recognizer | None = None) -> None:
     if missing and len(missing) < len(splits.train):
         raise FadaError(
             f"{missing[0].source or missing[0].id}: no domain, while other lines have one "
-            f"({len(missing)} of {len(splits.train)} training lines lack it). Fill the domain column, or drop the lines."
+            f"({len(missing)} of {len(splits.train)} training lines lack it). Fill the column, or drop the lines."
         )
     known = set(splits.domains())
     for name, lines in (("validation", splits.validation), ("test", splits.test)):
@@ -106,7 +106,6 @@ class LineDataset(Dataset[dict[str, Any]]):
         self._domain_index = {domain: i for i, domain in enumerate(domains)}
         self._cache: dict[int, np.ndarray] = {}
         self._cache_left = cache_bytes
-        self.labels = [recognizer.encode(str(line.text), line.domain) for line in lines]
         self.sizes = np.array([self.array(i).shape[-1] for i in track(range(len(lines)), "preparing lines")])
 
     def __len__(self) -> int:
@@ -116,8 +115,9 @@ class LineDataset(Dataset[dict[str, Any]]):
         array = self.array(index)
         if self.augment is not None:
             array = self.recognizer.augmented(array, self.augment, self.epoch, index)
-        domain = self._domain_index[str(self.lines[index].domain)]
-        return {"array": array, "labels": self.labels[index], "domain": domain}
+        line = self.lines[index]
+        labels = self.recognizer.encode(str(line.text), line.domain)
+        return {"array": array, "labels": labels, "domain": self._domain_index[str(line.domain)]}
 
     def array(self, index: int) -> np.ndarray:
         """The prepared line, from memory if it is there."""
@@ -163,6 +163,6 @@ class WidthSampler(Sampler[int]):
         blocks = [order[start : start + self.block] for start in range(0, len(order), self.block)]
         last = (
             [blocks.pop()] if len(blocks[-1]) < self.block else []
-        )  # a short block in the middle would shift the rest
+        )  # in the middle it would shift the rest
         rng.shuffle(blocks)
         return iter(np.concatenate([*blocks, *last]).tolist())

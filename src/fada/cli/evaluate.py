@@ -105,7 +105,7 @@ def evaluate(
     elif shown is Format.CSV:
         print_rows(rows, output=shown)
     else:
-        print_rows(readable(rows), first.describe() + "; 95 % intervals in brackets")
+        print_rows(readable(rows), first.describe())
         if not seeds:
             _print_details(result, lists, by)
         if systems.left_out:
@@ -133,7 +133,7 @@ def readable(
             if name.endswith("low"):
                 if value is not None:
                     high = row[name.removesuffix("low") + "high"]
-                    cells[list(cells)[-1]] += f" ({value:.2f} to {high:.2f})"
+                    cells[list(cells)[-1]] += f" [{value:.2f}, {high:.2f}]"
             else:
                 cells[name] = _cell(name, value)
         table.append(cells)

@@ -1,10 +1,41 @@
-"""ALTO 2 to 4: text lines, and the transcriptions put back into them."""
+"""ALTO 2 to 4: text lines in reading order, and transcriptions put back into the same file or into a new one."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING
 
-from fada.data.xml import Element, XmlLine, XmlPage, in_reading_order, number, points, text_lines
+from lxml import etree
+from lxml.builder import ElementMaker
 
-_UNITS = {"pixel": "pixel", "mm10": "mm10", "inch1200": "inch1200"}
+from fada.data.xml import (
+    Element,
+    PageCrop,
+    Point,
+    Tree,
+    XmlLine,
+    XmlPage,
+    allot,
+    in_reading_order,
+    insert_first,
+    insert_last_of,
+    number,
+    points,
+    text_lines,
+    xml_text,
+)
+
+if TYPE_CHECKING:
+    from fada.data.writers import Provenance, Transcription
+
+NAMESPACE = "http://www.loc.gov/standards/alto/ns-v4#"
+_SCHEMA = f"{NAMESPACE} http://www.loc.gov/standards/alto/v4/alto-4-4.xsd"
+_XSI = "http://www.w3.org/2001/XMLSchema-instance"
+_HYPHENS = "-\u00ad\u2010\u2011\u00ac\u2e17="
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_pages(root: Element) -> list[XmlPage]:
@@ -12,43 +43,37 @@ def read_pages(root: Element) -> list[XmlPage]:
     unit = (root.findtext("{*}Description/{*}MeasurementUnit") or "pixel").strip()
     information = "{*}Description/{*}sourceImageInformation/"
     names = [root.findtext(information + tag) for tag in ("{*}fileName", "{*}fileIdentifier")]
-    image_names = tuple(name.strip() for name in names if name and name.strip())
     ranks = {reference.get("REF"): rank for rank, reference in enumerate(root.iter("{*}ElementRef"))}
     places = {element: index for index, element in enumerate(text_lines(root))}
     pages = []
-    for place, page in enumerate(root.iterfind("{*}Layout/{*}Page")):
+    for place, page in enumerate(root.iter("{*}Page")):
         lines = [(element, _line(element, places[element])) for element in page.iter("{*}TextLine")]
-        problems = []
-        if unit not in _UNITS:
-            problems.append(f"the unit {unit!r} is not one of {', '.join(_UNITS)}; taken as pixel")
+        width, height = number(page.get("WIDTH")), number(page.get("HEIGHT"))
+        problems: tuple[str, ...] = ()
         if place > 0:
-            problems.append(f"page {place + 1} of a file that names one image only: {len(lines)} lines")
+            problems = (f"page {place + 1} of a file that names the image of one page only: {len(lines)} lines",)
             lines = []
         pages.append(
             XmlPage(
-                image_names,
-                _size(page),
-                _UNITS.get(unit, "pixel"),
-                in_reading_order(lines, ranks, "ID"),
-                tuple(problems),
+                image_names=tuple(name.strip() for name in names if name and name.strip()),
+                size=(width, height) if width and height else None,
+                unit=unit,
+                lines=in_reading_order(lines, ranks, "ID"),
+                problems=problems,
             )
         )
     return pages
 
 
-def _size(page: Element) -> tuple[float, float] | None:
-    width, height = number(page.get("WIDTH")), number(page.get("HEIGHT"))
-    return (width, height) if width and height else None
-
-
 def _line(element: Element, index: int) -> XmlLine:
     box = _box(element)
     block = next(element.iterancestors("{*}TextBlock"), None)
+    polygon = element.find("{*}Shape/{*}Polygon")
     return XmlLine(
         id=element.get("ID") or f"line_{index + 1}",
         index=index,
         text=line_text(element),
-        polygon=_polygon(element),
+        polygon=() if polygon is None else points(polygon.get("POINTS")),
         box=box,
         baseline=_baseline(element.get("BASELINE"), box),
         region=None if block is None else block.get("ID"),
@@ -62,14 +87,7 @@ def _box(element: Element) -> tuple[float, float, float, float] | None:
     return left, top, left + width, top + height
 
 
-def _polygon(element: Element) -> tuple[tuple[float, float], ...]:
-    polygon = element.find("{*}Shape/{*}Polygon")
-    return () if polygon is None else points(polygon.get("POINTS"))
-
-
-def _baseline(
-    text: str | None, box: tuple[float, float, float, float] | None
-) -> tuple[tuple[float, float], ...]:
+def _baseline(text: str | None, box: tuple[float, float, float, float] | None) -> tuple[Point, ...]:
     """A baseline as points, or as the one height that versions before 4.2 have."""
     height = number(text)
     if height is None:
@@ -87,6 +105,155 @@ def line_text(element: Element) -> str | None:
     return text if hyphen and text.endswith(hyphen) else text + hyphen
 
 
-def strings_of(root: Element) -> Iterator[Element]:
-    """All strings in document order."""
-    return root.iter("{*}String")
+# --- writing into a file ---------------------------------------------------------------------------------------------
+
+
+def set_text(line: Element, result: "Transcription") -> None:
+    """Put a transcription into a text line: contents and confidences change, no element is added but a missing string.
+
+    Several strings share the words out among them (:func:`fada.data.xml.allot`), glyphs the characters.
+    """
+    text = xml_text(result.text)
+    end = _set_hyphen(line, text)
+    strings = line.findall("{*}String")
+    if not strings:
+        string = etree.Element(_sibling_name(line, "String"))
+        for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT"):
+            if line.get(name) is not None:
+                string.set(name, line.get(name))
+        insert_last_of(line, ("Shape",), string)
+        strings = [string]
+    words = [(found.start(), found.end()) for found in re.finditer(r"\S+", text[:end])]
+    if len(strings) == 1:
+        spans = [(0, end)]
+        shares = [range(len(words))]
+    else:
+        old = [string.get("CONTENT") or "" for string in strings]
+        shares = allot([text[start:stop] for start, stop in words], old, " ")
+        spans = [(words[share[0]][0], words[share[-1]][1]) if share else (0, 0) for share in shares]
+    for string, span, share in zip(strings, spans, shares, strict=True):
+        string.set("CONTENT", text[slice(*span)])
+        _set(string, "WC", result.confidence_of(span, share))
+        characters = result.characters_in(span)
+        levels = None if characters is None else " ".join(str(round(9 * (1 - value))) for value in characters)
+        _set(string, "CC", levels)
+        _set_glyphs(string, text[slice(*span)], characters)
+
+
+def _set_hyphen(line: Element, text: str) -> int:
+    """Leave a hyphen at the end to the element that stands for it; the length of the text without it."""
+    element = line.find("{*}HYP")
+    if element is None:
+        return len(text)
+    hyphen = element.get("CONTENT") or ""
+    if not (hyphen and text.endswith(hyphen)):
+        hyphen = text[-1:] if text[-1:] and text[-1] in _HYPHENS else ""
+        element.set("CONTENT", hyphen)
+    return len(text) - len(hyphen)
+
+
+def _set_glyphs(string: Element, text: str, characters: Sequence[float] | None) -> None:
+    glyphs = string.findall("{*}Glyph")
+    shares = allot(text, [glyph.get("CONTENT") or "" for glyph in glyphs], "")
+    for glyph, share in zip(glyphs, shares, strict=True):
+        glyph.set("CONTENT", text[share.start : share.stop])
+        values = None if characters is None else characters[share.start : share.stop]
+        _set(glyph, "GC", f"{fmean(values):.4f}" if values else None)
+
+
+def _set(element: Element, name: str, value: str | None) -> None:
+    if value is not None:
+        element.set(name, value)
+    else:
+        element.attrib.pop(name, None)  # a confidence that belonged to the text before
+
+
+def finish(tree: Tree, changed: Sequence[Element]) -> None:
+    """Renew what the file derives from the text: the whole word of two parts around a line's end."""
+    touched = set(changed)
+    for first, second in pairwise(tree.getroot().iter("{*}String")):
+        parts = first.get("SUBS_TYPE"), second.get("SUBS_TYPE")
+        if parts == ("HypPart1", "HypPart2") and touched & {first.getparent(), second.getparent()}:
+            whole = (first.get("CONTENT") or "").rstrip(_HYPHENS) + (second.get("CONTENT") or "")
+            for string in (first, second):
+                if string.get("SUBS_CONTENT") is not None:
+                    string.set("SUBS_CONTENT", whole)
+
+
+def record(tree: Tree, provenance: "Provenance") -> None:
+    """Say in the description what recognised the text: `Processing` in ALTO 4, `OCRProcessing` before."""
+    root = tree.getroot()
+    namespace = etree.QName(root).namespace
+    make = ElementMaker(namespace=namespace, nsmap={None: namespace} if namespace else None)
+    description = root.find("{*}Description")
+    if description is None:
+        description = make.Description(make.MeasurementUnit("pixel"))
+        insert_first(root, description)
+    taken = {element.get("ID") for element in description.iter() if isinstance(element.tag, str)}
+    place = next(place for place in range(1, len(taken) + 2) if f"fada_{place}" not in taken)
+    software = make.processingSoftware(
+        make.softwareCreator("The fada developers"),
+        make.softwareName("fada"),
+        make.softwareVersion(provenance.version),
+    )
+    step = [
+        make.processingDateTime(provenance.created),
+        make.processingStepDescription("text recognition"),
+        make.processingStepSettings(xml_text(provenance.settings_text())),
+        software,
+    ]
+    if _is_version_4(root):
+        new = make.Processing(make.processingCategory("contentGeneration"), *step, ID=f"fada_{place}")
+    else:
+        new = make.OCRProcessing(make.ocrProcessingStep(*step), ID=f"fada_{place}")
+    before = ("MeasurementUnit", "sourceImageInformation", "OCRProcessing", "Processing")
+    insert_last_of(description, before, new)
+
+
+def _is_version_4(root: Element) -> bool:
+    declared = " ".join([etree.QName(root).namespace or "", root.get("SCHEMAVERSION") or "", *root.attrib.values()])
+    found = re.search(r"(?:ns-v|alto[-_/]v?|/v)(\d)", declared)
+    return found is not None and int(found[1]) >= 4
+
+
+def _sibling_name(element: Element, name: str) -> str:
+    namespace = etree.QName(element).namespace
+    return f"{{{namespace}}}{name}" if namespace else name
+
+
+# --- new files -------------------------------------------------------------------------------------------------------
+
+
+def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCrop]) -> Tree:
+    """An ALTO 4 file with empty lines, one for each crop, in blocks by region; to be filled by :func:`set_text`."""
+    make = ElementMaker(namespace=NAMESPACE, nsmap={None: NAMESPACE, "xsi": _XSI})
+    width, height = map(str, size)
+    space = make.PrintSpace(HPOS="0", VPOS="0", WIDTH=width, HEIGHT=height)
+    blocks: dict[str | None, Element] = {}
+    for place, crop in enumerate(crops, 1):
+        if crop.region not in blocks:
+            blocks[crop.region] = make.TextBlock(ID=f"block_{len(blocks) + 1}")
+            space.append(blocks[crop.region])
+        outline = make.Shape(make.Polygon(POINTS=" ".join(f"{x:.0f},{y:.0f}" for x, y in crop.polygon)))
+        line = make.TextLine(outline, ID=f"line_{place}", **_position(crop.box))
+        if crop.baseline:
+            line.set("BASELINE", " ".join(f"{x:.0f},{y:.0f}" for x, y in crop.baseline))
+        blocks[crop.region].append(line)
+    for block in blocks.values():
+        boxes = [_box(line) for line in block]
+        lefts, tops, rights, bottoms = zip(*(box for box in boxes if box), strict=True)
+        block.attrib.update(_position((min(lefts), min(tops), max(rights), max(bottoms))))
+    description = make.Description(
+        make.MeasurementUnit("pixel"), make.sourceImageInformation(make.fileName(xml_text(image_name)))
+    )
+    page = make.Page(space, ID="page_1", PHYSICAL_IMG_NR="1", WIDTH=width, HEIGHT=height)
+    root = make.alto(description, make.Layout(page))
+    root.set(f"{{{_XSI}}}schemaLocation", _SCHEMA)
+    etree.indent(root)
+    return root.getroottree()
+
+
+def _position(box: Sequence[float]) -> dict[str, str]:
+    left, top, right, bottom = box
+    values = {"HPOS": left, "VPOS": top, "WIDTH": right - left, "HEIGHT": bottom - top}
+    return {name: f"{value:.0f}" for name, value in values.items()}

@@ -178,7 +178,8 @@ class LineSet:
         for line in self._read(log, media):
             number += 1
             yield line
-        self._length = number
+        if media:
+            self._length = number
 
     @property
     def skipped(self) -> list[Skipped]:
@@ -205,11 +206,8 @@ class LineSet:
         self._log.skip(line.source or line.id, str(reason))
 
     def count(self) -> int:
-        """The number of lines; reads the set once, without images, if it is not known yet."""
-        if self._length is None:
-            for _ in self.without_media():
-                pass
-        return len(self)
+        """The number of lines; reads the set once if it is not known yet."""
+        return len(self) if self._length is not None else sum(1 for _ in self)
 
     def texts(self) -> Iterator[Line]:
         """The lines that have a transcription, without image and sound."""

@@ -80,7 +80,7 @@ def open_images(source: Path, files: list[Path], options: Options) -> LineSet:
 
 def _line(file: Path, base: Base, options: Options, log: Log, text: str | None) -> Line | None:
     name = base.name(file)
-    split = split_of(file)
+    split = split_of(Path(name).parent)
     if options.split not in (None, split):
         return None
     if not base.holds(file):

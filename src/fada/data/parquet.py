@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 import fada
 from fada.data.lines import Line, LineSet, Log, PathLike
-from fada.data.readers import Base, Columns, Options, canonical_split, split_of
+from fada.data.readers import Base, Columns, Options, SPLITS, canonical_split, split_of
 from fada.errors import FadaError
 from fada.files import replacing
 
@@ -28,7 +28,8 @@ _FIXED = ("image", "audio", "text", "domain", "id")
 
 def open_tables(source: Path, files: list[Path], options: Options) -> LineSet:
     """The rows of parquet or Arrow files; where some files are named by splits, only those are read."""
-    splits = {file: split_of(file.relative_to(source.parent)) for file in files}
+    splits = {file: split_of(file.relative_to(source)) if source.is_dir() else None for file in files}
+    files = sorted(files, key=lambda file: SPLITS.index(splits[file] or SPLITS[-1]))
     chosen, others = files, list[Path]()
     if source.is_dir() and any(splits.values()):
         chosen = [file for file in files if splits[file] and options.split in (None, splits[file])]
@@ -42,11 +43,10 @@ def open_tables(source: Path, files: list[Path], options: Options) -> LineSet:
         for file in others:
             log.note(f"{base.name(file)}: not one of the splits, not read; name the file to read it.")
         for file in chosen:
-            split = splits[file] if source.is_dir() else None
             try:
                 with ExitStack() as stack:
                     schema, batches = _batches(file, stack)
-                    yield from _lines(schema, batches, file, base, split, options, log, media)
+                    yield from _lines(schema, batches, file, base, splits[file], options, log, media)
             except (pa.ArrowException, OSError) as error:
                 log.skip(base.name(file), f"the table cannot be read ({error})", "table cannot be read")
 
@@ -125,13 +125,13 @@ def _line(
     for kind, column in (("image", columns.image), ("audio", columns.audio)):
         if column is None or not media:
             continue
-        value, path = _payload(row.get(column))
+        value, written = _payload(row.get(column))
         try:
-            loaded[kind] = value if value is not None or path is None else base.find(file.parent, path)
+            loaded[kind] = value if value is not None or not written else base.find(file.parent, written)
         except FadaError as error:
             log.skip(source, str(error), f"{kind} not found")
             return None
-        place = path or place
+        place = written or place
         if loaded[kind] is None:
             log.skip(source, f"the {kind} is empty", f"{kind} is empty")
             return None
@@ -254,7 +254,7 @@ def write_parquet(
 ) -> int:
     """Write lines as parquet in the convention of `datasets`, further columns included.
 
-    Images that are files keep their bytes; lines cut out of pages are stored as grey PNG. The set's licence and citation
+    Image files keep their bytes; lines cut out of pages are stored as grey PNG. The set's licence and citation
     go into the schema. A line whose image cannot be read is recorded in the set's `skipped`.
 
     Args:
@@ -307,6 +307,7 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
     first = next(iter(lines), None)
     for line in lines.without_media() if first is not None else ():
         splits[line.split or "train"] = None
+        media |= {kind for kind in ("image", "audio") if getattr(line, kind) is not None}
         for key, value in line.extra.items():
             if value is None or key in _FIXED:
                 types.setdefault(key, pa.null())
@@ -324,12 +325,12 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
     for key in _FIXED:
         types.pop(key, None)
     if first is not None:
-        media = {kind for kind in ("image", "audio") if getattr(first, kind) is not None}
+        media |= {kind for kind in ("image", "audio") if getattr(first, kind) is not None}
     return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, media, list(splits)
 
 
 def _schema(extra: Mapping[str, pa.DataType], media: set[str], licence: str | None, citation: str | None) -> pa.Schema:
-    fields = [(kind, _MEDIA) for kind in ("image", "audio") if kind in media]
+    fields: list[tuple[str, pa.DataType]] = [(kind, _MEDIA) for kind in ("image", "audio") if kind in media]
     fields += [(name, pa.string()) for name in ("text", "domain", "id")] + list(extra.items())
     info: dict[str, Any] = {"features": {name: _feature(name, kind) for name, kind in fields}}
     info |= {key: value for key, value in (("license", licence), ("citation", citation)) if value}
@@ -359,8 +360,13 @@ def _row(line: Line, extra: Mapping[str, pa.DataType], media: set[str]) -> dict[
     for key, kind in extra.items():
         value = line.extra.get(key)
         row[key] = value if value is None or not pa.types.is_string(kind) else str(value)
-    for kind in media:
-        row[kind] = _encoded(line, kind)
+    for kind in ("image", "audio"):
+        if kind in media:
+            row[kind] = _encoded(line, kind)
+        elif getattr(line, kind) is not None:
+            raise FadaError(
+                f"{line.source}: has {kind} while the first lines have none; write it to a file of its own."
+            )
     return row
 
 

@@ -33,6 +33,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 PARTS_OF_ID = ("manuscript", "page", "line_id")
 """Columns that together name a line where there is no id."""
 
+SPLITS = ("train", "validation", "test")
 _SPLITS = {
     "train": "train",
     "training": "train",
@@ -163,9 +164,12 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def split_of(path: PathLike) -> str | None:
-    """The split that a file name such as `train-00000-of-00002.parquet`, or else its folder, stands for."""
-    path = Path(path)
-    for name in (path.name, path.parent.name):
+    """The split that a file name such as `train-00000-of-00002.parquet`, or else a folder above it, stands for.
+
+    Args:
+        path: relative to the source, so that folders above the source do not count.
+    """
+    for name in reversed(Path(path).parts):
         if found := _SPLIT_NAME.match(name):
             return _SPLITS[found[1].lower()]
     return None
@@ -194,7 +198,7 @@ def domain_rule(spec: "str | Path | Mapping[str, str] | DomainRule | None") -> D
         pattern = re.compile(text.removeprefix("regex:"))
     except re.error as error:
         raise FadaError(
-            f"domain_from={text!r} is neither 'folder' nor a table (.csv, .tsv, .json) nor a regular expression: {error}."
+            f"domain_from={text!r} is not 'folder', a table (.csv, .tsv, .json) or a regular expression: {error}."
         ) from None
 
     def by_pattern(path: str, extra: Mapping[str, Any]) -> str | None:

@@ -4,9 +4,11 @@ import math
 import re
 import statistics
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -28,6 +30,7 @@ MAX_XML_BYTES = 64 * 2**20
 """Larger XML files are not read: a page has a few hundred kilobytes."""
 
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NOT_XML = re.compile("[^\\t\\n\\r\\u0020-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _PER_INCH = {"mm10": 254.0, "inch1200": 1200.0}
 _IMAGE_FOLDERS = ("", "..", "images", "img", "../images", "../img")
 
@@ -57,7 +60,7 @@ class XmlPage:
     Attributes:
         image_names: what the file calls its image, best first.
         size: width and height in the file's unit, None if it does not say.
-        unit: `pixel`, `mm10` (tenths of a millimetre) or `inch1200`.
+        unit: `pixel`, `mm10` (tenths of a millimetre) or `inch1200`; another one will do if the size is known.
     """
 
     image_names: tuple[str, ...]
@@ -110,7 +113,7 @@ class PageCrop:
 
         from fada.data.images import paper_and_ink
 
-        left, top, right, bottom = self.box
+        left, top = self.box[:2]
         crop = _load_page(self.page, self.page.stat().st_mtime_ns if self.page.exists() else 0).crop(self.box)
         mask = Image.new("1", crop.size, 0)
         ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in self.polygon], fill=1, outline=1)
@@ -206,7 +209,7 @@ def number(text: str | None) -> float | None:
 def in_reading_order(
     lines: Sequence[tuple[Element, XmlLine]], ranks: Mapping[str, int], id_attribute: str
 ) -> tuple[XmlLine, ...]:
-    """Sort lines by the rank of themselves or of the closest block around them; what has no rank follows in document order."""
+    """Sort lines by their rank or that of the closest block around them; those without follow in document order."""
 
     def rank(element: Element) -> float:
         while element is not None:
@@ -218,6 +221,83 @@ def in_reading_order(
     if not ranks:
         return tuple(line for _, line in lines)
     return tuple(line for _, line in sorted(lines, key=lambda pair: rank(pair[0])))
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def serialize(tree: Tree) -> bytes:
+    """The document as it was declared: encoding, standalone, document type; comments around the root included."""
+    info = tree.docinfo
+    return etree.tostring(
+        tree, encoding=info.encoding or "UTF-8", xml_declaration=True, standalone=info.standalone, pretty_print=False
+    )
+
+
+def xml_text(text: str) -> str:
+    """Text without the characters that XML cannot hold, which become U+FFFD."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def insert_after(sibling: Element, new: Element) -> None:
+    """Insert an element as the next sibling, indented like the others."""
+    parent = sibling.getparent()
+    following = sibling.tail
+    if sibling.getnext() is None:
+        before = sibling.getprevious()
+        sibling.tail = parent.text if before is None else before.tail
+    parent.insert(parent.index(sibling) + 1, new)
+    new.tail = following
+
+
+def insert_first(parent: Element, new: Element) -> None:
+    """Insert an element as the first child, indented like the others."""
+    new.tail = parent.text if len(parent) else None
+    parent.insert(0, new)
+
+
+def insert_last_of(parent: Element, names: Sequence[str], new: Element) -> None:
+    """Insert an element after the last child that has one of the names; as the first child if none has."""
+    found = [child for child in parent if local_name(child) in names]
+    if found:
+        insert_after(found[-1], new)
+    else:
+        insert_first(parent, new)
+
+
+def allot(parts: Sequence[str], slots: Sequence[str], joiner: str) -> list[range]:
+    """Share out a new text among the places that held the old one: which parts (words, characters) go into which slot.
+
+    As many parts as slots go one by one. Otherwise both texts are aligned by edit distance and every part goes where
+    its middle falls, so that words stay near their old boxes; a slot may get several parts or none.
+    """
+    if len(parts) == len(slots):
+        return [range(place, place + 1) for place in range(len(parts))]
+    if not slots:
+        return []
+    owners = _owners(parts, slots, joiner)
+    edges = [bisect_left(owners, slot) for slot in range(len(slots) + 1)]
+    return [range(start, end) for start, end in pairwise(edges)]
+
+
+def _owners(parts: Sequence[str], slots: Sequence[str], joiner: str) -> list[int]:
+    """The slot of every part; rising."""
+    if not any(slots):
+        return [place * len(slots) // len(parts) for place in range(len(parts))]
+    from rapidfuzz.distance import Levenshtein
+
+    starts = list(accumulate((len(slot) + len(joiner) for slot in slots), initial=0))[:-1]
+    blocks = list(Levenshtein.opcodes(joiner.join(parts), joiner.join(slots)))
+    ends = [block.src_end for block in blocks]
+    owners = []
+    place = 0
+    for part in parts:
+        middle = place + len(part) // 2
+        block = blocks[min(bisect_right(ends, middle), len(blocks) - 1)]
+        offset = min(middle - block.src_start, max(block.dest_end - block.dest_start - 1, 0))
+        owners.append(max(bisect_right(starts, block.dest_start + offset) - 1, 0))
+        place += len(part) + len(joiner)
+    return owners
 
 
 # --- geometry --------------------------------------------------------------------------------------------------------
@@ -273,7 +353,7 @@ def _area(polygon: Sequence[Point]) -> float:
 def _line_height(lines: Iterable[XmlLine], scale: float, page_height: float) -> float:
     """How tall a line with nothing but a baseline is taken to be: the usual distance of baselines, in pixels."""
     heights = sorted(statistics.fmean(y for _, y in line.baseline) * scale for line in lines if line.baseline)
-    gaps = [below - above for above, below in zip(heights, heights[1:], strict=False) if below - above > 4]
+    gaps = [below - above for above, below in pairwise(heights) if below - above > 4]
     return min(statistics.median(gaps), page_height / 5) if gaps else max(page_height / 40, 16.0)
 
 
@@ -349,12 +429,12 @@ def open_xml(source: Path, files: list[Path], options: Options) -> LineSet:
         seen: dict[Path, tuple[str, str]] = {}
         for file in files:
             name = base.name(file)
-            split = split_of(PurePosixPath(name).parent) if source.is_dir() else None
+            split = split_of(PurePosixPath(name).parent)
             if options.split not in (None, split):
                 continue
             try:
                 if not base.holds(file):
-                    raise FadaError("a link that leads outside of the folder; allow it with allow_outside (--allow-outside)")
+                    raise FadaError("a link out of the folder; allow it with allow_outside (--allow-outside)")
                 tree = parse(file.read_bytes(), name)
                 pages = read_pages(tree, name)
             except (FadaError, OSError) as error:
@@ -405,7 +485,7 @@ def page_lines(
     height = _line_height(page.lines, scale[1], size[1])
     for line in page.lines:
         source = f"{name}#{line.id}"
-        crop = None
+        crop: PageCrop | None = None
         if media and image is not None:
             try:
                 polygon = outline(line, size, scale, height)
@@ -443,7 +523,7 @@ def _scale(page: XmlPage, image: Path, name: str, log: Log) -> tuple[tuple[int, 
         return (width, height), scale if differs or page.unit != "pixel" else (1.0, 1.0)
     if page.unit == "pixel":
         return (width, height), (1.0, 1.0)
-    if dpi is None:
+    if dpi is None or page.unit not in _PER_INCH:
         raise FadaError(
             f"coordinates are in {page.unit}, but neither the page's size nor the resolution of {image.name} is known"
         )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fada.decoding._ctc_kernel import EMPTY, GENERAL, KEEP, NO_CHARACTER, hash_slot
+from fada.decoding._ctc_kernel import EMPTY, GENERAL, KEEP, NO_CHARACTER, TableArrays, hash_slot
 from fada.guidance import Constraint
 from fada.targets import OTHER
 from fada.text import TextNormalizer
@@ -132,12 +132,12 @@ class StepTable:
         self.joins = np.array([steps.depends_on_context(s) for s in symbols])
         self.blocked = np.array([c == steps.blank or not self.constraint.permits(s) for c, s in enumerate(symbols)])
         self.joins[steps.blank] = False
-        contextual = bool(self.joins.any()) or steps.normalizer.spaces == "collapse"
+        self.follows_tails = bool(self.joins.any())
         for c, symbol in enumerate(symbols):
             if c == steps.blank or symbol == "":
                 self.reset[c] = KEEP
                 continue
-            if contextual:
+            if self.follows_tails:
                 self.reset[c] = self._state(steps.tail(symbol))
             added = steps.normalizer(symbol)
             if self.joins[c] or len(added) > 1:
@@ -174,8 +174,7 @@ class StepTable:
         removed, added, after = self.steps.step(tail, symbol)
         operations = [-1 - self._cell_of(x) for x in removed] + [1 + self._cell_of(x) for x in added]
         self._known[key] = len(self._programs)
-        contextual = bool(self.joins.any()) or self.steps.normalizer.spaces == "collapse"
-        next_state = self._state(after) if contextual else 0
+        next_state = self._state(after) if self.follows_tails else 0
         self._programs.append((tuple(operations), next_state, not self.constraint.permits(tail + symbol)))
 
     def extend(self, keys: Sequence[int]) -> None:
@@ -215,28 +214,3 @@ class StepTable:
         self.program_class = np.zeros(len(self._programs), np.int64)
         for key, program in self._known.items():
             self.program_class[program] = key % len(self.steps.symbols)
-
-
-class TableArrays(NamedTuple):
-    """What the compiled search reads of a `StepTable`."""
-
-    cell: np.ndarray
-    """(V,) int32 position of the one character a class adds, or NO_CHARACTER, or GENERAL."""
-    reset: np.ndarray
-    """(V,) int32 tail after a class whose effect does not depend on the tail, or KEEP."""
-    joins: np.ndarray
-    """(V,) bool whether the effect of a class depends on the tail."""
-    irregular: np.ndarray
-    """(tails,) bool whether every class's effect depends on this tail."""
-    keys: np.ndarray
-    """(slots,) int64 tail · V + class, or EMPTY."""
-    programs: np.ndarray
-    """(slots,) int32 number of the program."""
-    starts: np.ndarray
-    """(programs + 1,) int32 where each program starts in `operations`."""
-    operations: np.ndarray
-    """(operations,) int32 1 + cell to add, -(1 + cell) to remove."""
-    next_state: np.ndarray
-    """(programs,) int32 tail afterwards."""
-    refused: np.ndarray
-    """(programs,) bool whether the constraint forbids the result."""

@@ -68,17 +68,17 @@ class Vocabulary:
         self.texts = [text for text, _ in decoded]
         self.pending = [pending for _, pending in decoded]
         self.joins = np.array([_joins_previous(text) for text in self.texts], bool)
-        incomplete = [
-            bool(piece) and (not text or piece[0] & 0xC0 == 0x80)
-            for piece, text in zip(table.pieces, self.texts, strict=True)
-        ]
-        self.context = np.where(self.joins, 2, np.where(incomplete, 1, 0)).astype(np.uint8)
         self.collapsing = normalizer.spaces == "collapse"
         self.characters = [self._characters(text) for text in self.texts]
+        shows_broken = bool(normalizer(_REPLACEMENT))
+        incomplete = [
+            bool(piece) and (not text or piece[0] & 0xC0 == 0x80 or (shows_broken and not characters))
+            for piece, text, characters in zip(table.pieces, self.texts, self.characters, strict=True)
+        ]
+        self.context = np.where(self.joins, 2, np.where(incomplete, 1, 0)).astype(np.uint8)
         # After collapsing, a space within the text stands for any white space at the border of a token.
-        self.spaces = np.array(
-            [_leading_spaces(t, c, self.collapsing) for t, c in zip(self.texts, self.characters, strict=True)]
-        )
+        spaces = [_leading_spaces(t, c, self.collapsing) for t, c in zip(self.texts, self.characters, strict=True)]
+        self.spaces = np.array(spaces, np.int64)
 
     def _characters(self, text: str) -> str:
         normal = self.normalizer(text)
@@ -356,6 +356,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self.reader = RowReader(vocabulary, self.guidance)
         self._context_tokens = np.flatnonzero(vocabulary.context)
         self._joining_tokens = np.flatnonzero(vocabulary.context == 2)
+        may_break = (vocabulary.context == 1).any()
+        self._broken = [self.guidance.cell(c) for c in vocabulary.normalizer(_REPLACEMENT)] if may_break else []
         self.banned = np.zeros(size, bool)
         if self._constrained:
             self._constraint = TokenConstraint(vocabulary, self.guidance)
@@ -426,8 +428,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         An unfinished character that is not continued becomes U+FFFD; with collapsing, white space at the end of a text
         starts to count when something follows it.
         """
-        normalizer = self.guidance.target.normalizer
-        broken = [self.guidance.cell(c) for c in normalizer(_REPLACEMENT)]
+        broken = self._broken
         prefixes = np.zeros((len(rows), 2, 1 + len(broken)), np.int64)
         lengths = np.zeros((len(rows), 2), np.int64)
         for r, row in enumerate(rows):

@@ -117,7 +117,7 @@ class DataSet:
 
 
 def data_sets(runs: Sequence[RunResults], baseline: str | None = None, compared: str | None = None) -> list[DataSet]:
-    """The runs by data set. `baseline` and `compared` name the two systems put side by side, by label or system name."""
+    """The runs by data set. `baseline` and `compared` are the two systems put side by side: labels or system names."""
     by_name: dict[str, list[Experiment]] = {}
     for experiment in experiments(runs):
         by_name.setdefault(experiment.dataset, []).append(experiment)

@@ -279,7 +279,7 @@ def _confusions(data_set: DataSet, pairing: Pairing, options: Mapping[str, Any])
         {(c.reference, c.predicted): c.count for c in confusions(pairing.references, texts, **compared)}
         for texts in (pairing.before, pairing.after)
     )
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "reference": reference,
             "predicted": predicted,
@@ -325,7 +325,7 @@ def _characters(pairing: Pairing, options: Mapping[str, Any]) -> list[dict[str, 
 
 
 def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> list[dict[str, Any]]:
-    """Validation error and losses by epoch, one curve for each run (and, for a single run, for each part of the loss)."""
+    """Validation error and losses by epoch, one curve for each run; a single run shows the parts of its loss."""
     styles = _run_styles(runs, sets)
     histories = [(run, run.metrics.get("history") or []) for run in runs]
     figures = []

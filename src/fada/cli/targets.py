@@ -1,0 +1,270 @@
+"""`fada targets`: character distributions per domain, from any body of text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from fada.cli._output import Format
+    from fada.targets import CharDistribution, TargetSet
+
+targets_app = typer.Typer(no_args_is_help=True, help="Character distributions per domain: build, show, compare, edit.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the command line."""
+    app.add_typer(targets_app, name="targets")
+
+
+AS_JSON = typer.Option(False, "--json", help="Print as JSON.")
+AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
+
+
+@targets_app.command()
+def build(
+    sources: list[str] = typer.Argument(
+        help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), glob patterns, or - for standard input."
+    ),
+    out: Path = typer.Option(Path("targets.json"), "--out", "-o", help="The target file to write."),
+    domain: str | None = typer.Option(None, help="One domain for everything (needed for standard input)."),
+    domain_from: str = typer.Option(
+        "folder", help="Where a file's domain is: its folder, its file name, or a regular expression with one group."
+    ),
+    text_column: str = typer.Option("text", help="Column of tables that holds the text."),
+    domain_column: str | None = typer.Option(None, help="Column of tables that holds the domain."),
+    form: str = typer.Option("NFC", help="Unicode form: NFC, NFD, NFKC, NFKD, none."),
+    case: str = typer.Option("lower", help="lower, or keep."),
+    marks: str = typer.Option("keep", help="Diacritics: keep, or fold (é counts as e)."),
+    spaces: str = typer.Option("keep", help="keep, collapse (runs to one), or drop."),
+    letters_only: bool = typer.Option(False, "--letters-only", help="Count letters and their marks, nothing else."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+) -> None:
+    """Count the characters of every domain and write a target file.
+
+    Example: fada targets build letters/1650 letters/1850 -o targets.json
+    """
+    from fada.cli._output import chosen_format
+    from fada.corpus import Corpus
+    from fada.progress import progress_bar
+    from fada.targets import TargetSet
+    from fada.text import TextNormalizer
+
+    settings = {"form": form, "case": case, "marks": marks, "spaces": spaces, "letters_only": letters_only}
+    normalizer = TextNormalizer.from_dict(settings)
+    with progress_bar() as progress:
+        task = progress.add_task("counting, MB", total=None)
+        corpus = Corpus(
+            sources,
+            domain=domain,
+            domain_from=domain_from,
+            text_column=text_column,
+            domain_column=domain_column,
+            on_bytes=lambda size: progress.advance(task, size / 1e6),
+        )
+        if "-" not in sources:
+            progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
+        targets = TargetSet.from_pairs(corpus, normalizer)
+    targets.save(out)
+    _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
+
+
+@targets_app.command()
+def show(
+    file: Path = typer.Argument(help="A target file."),
+    domain: list[str] = typer.Option([], "--domain", "-d", help="Only this domain; repeatable."),
+    top: int = typer.Option(20, min=1, help="How many characters, the most frequent first."),
+    every: bool = typer.Option(False, "--all", help="Every character."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+) -> None:
+    """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it."""
+    from fada.cli._output import Format, chosen_format, print_rows
+    from fada.targets import TargetSet
+
+    loaded = TargetSet.load(file)
+    targets = TargetSet({name: loaded[name] for name in domain}) if domain else loaded
+    output = chosen_format(as_json, as_csv)
+    if output is not Format.TABLE:
+        print_rows(targets.rows(), output=output)
+        return
+    _print_summary(targets, f"{file}: {targets.normalizer.describe()}", output)
+    order = sorted(range(len(targets.symbols)), key=lambda i: -targets.overall.frequencies[i])
+    _print_frequencies(targets, order if every else order[:top])
+
+
+@targets_app.command()
+def compare(
+    files: list[Path] = typer.Argument(help="Target files: every domain is compared with every other."),
+    distance: list[str] = typer.Option(
+        ["sorted_w2", "aligned_w2", "js"],
+        help="sorted_w2, aligned_w2, w1, w2, js or kl (of the row from the column); repeatable.",
+    ),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+) -> None:
+    """Pearson correlation and distances between domains."""
+    from fada.cli._output import Format, chosen_format, print_json, print_rows
+    from fada.targets import TargetSet
+
+    targets = TargetSet.side_by_side({file.stem: TargetSet.load(file) for file in files})
+    matrices = {"pearson": targets.pearson(), **{name: targets.distances(name) for name in distance}}
+    output = chosen_format(as_json, as_csv)
+    names = targets.domains
+    if output is Format.JSON:
+        print_json({"domains": names, **{measure: matrix.tolist() for measure, matrix in matrices.items()}})
+    elif output is Format.CSV:
+        print_rows(
+            [
+                {"measure": measure, "row": row, "column": column, "value": float(matrix[i, j])}
+                for measure, matrix in matrices.items()
+                for i, row in enumerate(names)
+                for j, column in enumerate(names)
+            ],
+            output=output,
+        )
+    else:
+        for measure, matrix in matrices.items():
+            rows = [
+                {"": name, **dict(zip(names, map(float, values), strict=True))}
+                for name, values in zip(names, matrix, strict=True)
+            ]
+            print_rows(rows, title=measure, digits=3 if measure == "pearson" else 4)
+
+
+@targets_app.command()
+def edit(
+    file: Path = typer.Argument(help="A target file, changed in place unless --out is given."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Write here instead."),
+    domain: list[str] = typer.Option([], "--domain", "-d", help="Only this domain; repeatable. Otherwise all."),
+    assign: list[str] = typer.Option([], "--set", help="A character's frequency, from 0 to 1: e=0; repeatable."),
+    scale: list[str] = typer.Option([], help="Multiply a character's frequency: e=0.5; repeatable."),
+    mix: str | None = typer.Option(None, help="A new domain between others: 13:0.7,14:0.3 (needs --as)."),
+    name: str | None = typer.Option(None, "--as", help="The name of the mixture."),
+    smooth: float | None = typer.Option(None, help="Add so much to every count."),
+    normalize: bool = typer.Option(False, "--normalize", help="Rescale frequencies that do not sum to one."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+) -> None:
+    """Change frequencies; the rest is rescaled so that each domain sums to one.
+
+    Order: mix, smooth, scale, set. With --mix the changes are made to the mixture, unless --domain says otherwise.
+    Characters that are hard to type go by name: space=0, U+0301=0.
+    """
+    from fada.cli._output import chosen_format
+    from fada.errors import FadaError
+    from fada.target_file import load
+
+    if not (assign or scale or mix or normalize or smooth is not None):
+        raise FadaError("nothing to change: give --set, --scale, --mix, --smooth or --normalize.")
+    targets = load(file, normalize=normalize)
+    chosen = domain or list(targets.domains)
+    if mix:
+        if not name:
+            raise FadaError("--mix makes a new domain: name it with --as.")
+        targets = targets.with_domain(name, targets.mix(_weights(mix)))
+        chosen = domain or [name]
+    for each in chosen:
+        p = targets[each] if smooth is None else targets[each].smoothed(smooth)
+        p = p.scaled(_assignments(scale, "--scale")) if scale else p
+        p = p.with_frequency(_assignments(assign, "--set")) if assign else p
+        targets = targets.with_domain(each, p)
+    targets.save(out or file)
+    _print_summary(targets, str(out or file), chosen_format(as_json, as_csv))
+
+
+@targets_app.command()
+def merge(
+    files: list[Path] = typer.Argument(help="Target files counted with the same normaliser."),
+    out: Path = typer.Option(..., "--out", "-o", help="The target file to write."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+) -> None:
+    """Add the counts of several target files: exactly what counting all of their text would have given."""
+    from functools import reduce
+
+    from fada.cli._output import chosen_format
+    from fada.targets import TargetSet
+
+    targets = reduce(TargetSet.merge, map(TargetSet.load, files))
+    targets.save(out)
+    _print_summary(targets, str(out), chosen_format(as_json, as_csv))
+
+
+def _print_summary(targets: "TargetSet", title: str, output: "Format") -> None:
+    from fada.cli._output import Format, print_rows
+    from fada.text import visible
+
+    def most(p: "CharDistribution") -> list[str]:
+        return [p.symbols[i] for i in (-p.frequencies).argsort(kind="stable")[:8]]
+
+    rows = [
+        {
+            "domain": name,
+            "characters": round(p.total, 1) if p.total % 1 else int(p.total),
+            "distinct": int((p.counts > 0).sum()),
+            "most frequent": " ".join(map(visible, most(p))) if output is Format.TABLE else "".join(most(p)),
+        }
+        for name, p in targets.items()
+    ]
+    print_rows(rows, title=title, output=output, digits=1)
+
+
+def _print_frequencies(targets: "TargetSet", order: list[int]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from fada.text import visible
+
+    console = Console()
+    peak = max(float(p.frequencies.max()) for p in targets.values())
+    labels, numbers, shortest_bar, edges = 13, len("12.34 ±0.12 "), 5, 3
+    columns = min(max((console.width - labels) // (numbers + shortest_bar + edges), 1), len(targets))
+    width = min((console.width - labels) // columns - numbers - edges, 40)
+    for start in range(0, len(targets), columns):
+        names = targets.domains[start : start + columns]
+        table = Table(title="frequency in percent ± standard error")
+        for name in ("character", *names):
+            table.add_column(Text(name), no_wrap=True)
+        for i in order:
+            cells = [_cell(targets[name], i, peak, width) for name in names]
+            table.add_row(*map(Text, (visible(targets.symbols[i]), *cells)))
+        console.print(table)
+
+
+def _cell(p: "CharDistribution", i: int, peak: float, width: int) -> str:
+    """Percent, standard error, and a bar of at most `width` characters, full at the frequency `peak`."""
+    eighths = round(p.frequencies[i] / peak * max(width, 0) * 8)
+    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8]
+    return f"{100 * p.frequencies[i]:5.2f} ±{100 * p.standard_errors[i]:.2f} {bar}".rstrip()
+
+
+def _assignments(pairs: list[str], option: str) -> dict[str, float]:
+    """``["e=0", "space=0.2"]`` as characters and numbers."""
+    from fada.text import from_visible
+
+    return {
+        from_visible(character): _number(value, f"{option} {pair}", "a character and a number, as in e=0.5")
+        for pair in pairs
+        for character, _, value in [pair.rpartition("=")]
+    }
+
+
+def _weights(mix: str) -> dict[str, float]:
+    """``"13:0.7,14:0.3"`` as domains and weights."""
+    return {
+        domain.strip(): _number(value, f"--mix {mix}", "domains and weights, as in 13:0.7,14:0.3")
+        for part in mix.split(",")
+        for domain, _, value in [part.rpartition(":")]
+    }
+
+
+def _number(text: str, found: str, expected: str) -> float:
+    from fada.errors import FadaError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise FadaError(f"{found}: expected {expected}.") from None

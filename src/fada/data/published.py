@@ -1,0 +1,343 @@
+"""The published data sets: where they are, what their domains are, how they are split, how to cite them."""
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fada.data import xml
+from fada.data.lines import Line, LineSet, Log, PathLike, read_lines, with_extra
+from fada.data.readers import IMAGE_SUFFIXES, SPLITS, Base, Options, canonical_split, domain_rule, natural, unique_ids
+from fada.errors import FadaError
+
+SHARES = (0.8, 0.1, 0.1)
+"""Of the pages of every domain, for training, validation and test."""
+
+HPGT_CENTURIES: Mapping[str, str] = {
+    "Barocci 184": "10",
+    "Barocci 102": "11",
+    "Barocci 132": "12",
+    "Barocci 31": "13",
+    "Barocci 127": "14",
+    "Barocci 59": "15",
+    "Barocci 37": "16",
+}
+"""One manuscript of the Bodleian Library for each century."""
+
+EDACC_ACCENTS: Mapping[str, str] = {
+    "Mainstream US English": "US English",
+    "Southern British English": "Southern British English",
+    "Irish English": "Irish English",
+    "Indian English": "Indian English",
+}
+"""The four accents of the published experiment: what the corpus calls them, and what the domain is called."""
+
+
+@dataclass(frozen=True)
+class PublishedSet:
+    """A data set that others have published.
+
+    Attributes:
+        group: what must not be in two splits: a page, a speaker.
+        hub: its name on the Hugging Face hub, if it is there.
+    """
+
+    name: str
+    title: str
+    licence: str
+    citation: str
+    home: str
+    domains: str
+    group: str
+    hub: str | None = None
+    filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+SETS: Mapping[str, PublishedSet] = {
+    "hpgt": PublishedSet(
+        name="hpgt",
+        title="HPGT, Handwritten Paleographic Greek Text: 10th to 16th century, line by line",
+        licence="CC BY-NC-SA 3.0; images (c) 2013 Bodleian Libraries, University of Oxford",
+        citation=(
+            "Paraskevi Platanou, John Pavlopoulos, Georgios Papaioannou. 2022. Handwritten Paleographic Greek Text "
+            "Recognition: A Century-Based Approach. Proceedings of LREC 2022, pages 6585-6589, Marseille."
+        ),
+        home="https://github.com/vivianpl/HPGTR",
+        domains="century",
+        group="page",
+    ),
+    "catmus": PublishedSet(
+        name="catmus",
+        title="CATMuS Medieval: manuscripts in Latin script, 8th to 16th century; by default French, 13th to 16th",
+        licence="CC BY 4.0",
+        citation=(
+            "Thibault Clérice, Ariane Pinche, Malamatenia Vlachou-Efstathiou, Alix Chagué, Jean-Baptiste Camps, et al. "
+            "2024. CATMuS Medieval: A Multilingual Large-Scale Cross-Century Dataset in Latin Script for Handwritten "
+            "Text Recognition and Beyond. ICDAR 2024."
+        ),
+        home="https://huggingface.co/datasets/CATMuS/medieval",
+        domains="century",
+        group="page",
+        hub="CATMuS/medieval",
+        filters={"language": ("French",), "century": ("13", "14", "15", "16")},
+    ),
+    "edacc": PublishedSet(
+        name="edacc",
+        title="EdAcc, Edinburgh International Accents of English Corpus; by default four accents",
+        licence="CC BY-SA 4.0",
+        citation=(
+            "Ramon Sanabria, Nikolay Bogoychev, Nina Markl, Andrea Carmantini, Ondrej Klejch, Peter Bell. 2023. "
+            "The Edinburgh International Accents of English Corpus: Towards the Democratization of English ASR. "
+            "ICASSP 2023."
+        ),
+        home="https://huggingface.co/datasets/edinburghcstr/edacc",
+        domains="accent",
+        group="speaker",
+        hub="edinburghcstr/edacc",
+        filters={"accent": tuple(EDACC_ACCENTS)},
+    ),
+}
+
+
+def load(
+    name: str,
+    source: PathLike | None = None,
+    *,
+    split: str | None = None,
+    languages: Sequence[str] | None = None,
+    centuries: Sequence[str | int] | None = None,
+    accents: Sequence[str] | None = None,
+    resplit: bool = False,
+    quiet: bool = False,
+) -> LineSet:
+    """Load a published set, from the hub or from a local copy; its licence and citation are shown.
+
+    Args:
+        name: `hpgt`, `catmus` or `edacc`.
+        source: local copy: the authors' repository (`hpgt`), parquet files, or anything else that can be read. Without
+            it the set is taken from the Hugging Face hub, which `hpgt` is not on.
+        split: `train`, `validation` or `test` only.
+        languages, centuries: of `catmus`; French and 13 to 16 by default, an empty sequence takes all.
+        accents: of `edacc`, as the corpus calls them; the four of the published experiment by default, an empty
+            sequence takes all.
+        resplit: make splits anew although the source has them.
+        quiet: do not show licence and citation.
+
+    Returns:
+        The lines, each with its split. Stored splits are kept if they hold a training part; otherwise pages (speakers)
+        are divided by :func:`assign_splits`.
+    """
+    if name not in SETS:
+        raise FadaError(f"{name!r} is not a published set; there are: {', '.join(SETS)}.")
+    about = SETS[name]
+    if source is None and about.hub is None:
+        raise FadaError(f"{name} is not on the hub: clone {about.home} and give its folder, as {name}:FOLDER.")
+    if not quiet:
+        from fada.progress import console
+
+        console.print(
+            f"{about.title}\nLicence: {about.licence}\nCitation: {about.citation}", highlight=False, markup=False
+        )
+    if name == "hpgt" and source is not None and (archive := _archive(Path(source))):
+        lines = _open_hpgt(Path(source), archive)
+    else:
+        lines = read_lines(f"hub:{about.hub}" if source is None else source)
+    chosen = {
+        "language": languages,
+        "century": None if centuries is None else [str(century) for century in centuries],
+        "accent": accents,
+    }
+    filters = {
+        column: chosen[column] if chosen[column] is not None else values for column, values in about.filters.items()
+    }
+    lines = _filtered(lines, filters, about)
+    lines = with_splits(lines, group_of(about.group), resplit=resplit)
+    lines.name, lines.licence, lines.citation = name, about.licence, about.citation
+    split = canonical_split(split)
+    return lines if split is None else lines.only(split)
+
+
+def _filtered(lines: LineSet, filters: Mapping[str, Sequence[str] | None], about: PublishedSet) -> LineSet:
+    """The lines whose columns have one of the values asked for; a column that is not there is no obstacle."""
+    wanted = {column: {str(value) for value in values} for column, values in filters.items() if values}
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        found: dict[str, set[str]] = {column: set() for column in wanted}
+        left_out = kept = 0
+        for line in lines._read(log, media):
+            refused = False
+            for column, values in wanted.items():
+                value = line.extra.get(column)
+                if value is not None:
+                    found[column].add(str(value))
+                    refused |= str(value) not in values
+            if refused:
+                left_out += 1
+                continue
+            kept += 1
+            yield _named_domain(line, about)
+        if left_out:
+            log.note(f"{left_out} lines left out that are not {_written(wanted)}.")
+        if left_out and not kept:
+            raise FadaError(
+                f"{lines.name}: no line is {_written(wanted)}; there are: {_written(found)}. "
+                "Choose others, or all of them with an empty choice."
+            )
+
+    return LineSet(read, lines.name, expected=lines.expected)
+
+
+def _written(values: Mapping[str, Iterable[str]]) -> str:
+    return ", ".join(f"{column} {' / '.join(sorted(values, key=natural))}" for column, values in values.items())
+
+
+def _named_domain(line: Line, about: PublishedSet) -> Line:
+    if about.name == "edacc":
+        return replace(line, domain=EDACC_ACCENTS.get(line.domain or "", line.domain))
+    if about.name == "hpgt" and line.domain is None:
+        rule = domain_rule(HPGT_CENTURIES)
+        return replace(line, domain=rule(line.source, line.extra) if rule else None)
+    return line
+
+
+# --- splits ----------------------------------------------------------------------------------------------------------
+
+
+def group_of(column: str) -> Callable[[Line], str]:
+    """What must stay together: the page (with its manuscript) or the speaker of a line; the line itself if unknown."""
+
+    def group(line: Line) -> str:
+        extra = line.extra
+        if column != "page":
+            return str(extra.get(column) or line.id)
+        manuscript = extra.get("manuscript") or extra.get("shelfmark") or ""
+        page = extra.get("page") or ""
+        return f"{manuscript}/{page}" if page else str(manuscript or line.id)
+
+    return group
+
+
+def assign_splits(
+    groups: Iterable[tuple[str, str | None]], shares: tuple[float, float, float] = SHARES
+) -> dict[str, str]:
+    """Divide pages into training, validation and test, the same way on every machine.
+
+    The pages of each domain are put in the order of the SHA-1 of their names; the first ones are for testing, the next
+    for validation, the rest for training. A page is in one split only: if it has lines of several domains it counts for
+    the first one. From three pages on every split gets at least one; of two pages one is for testing.
+
+    Args:
+        groups: page and domain of every line, or of every page.
+        shares: of training, validation and test.
+
+    Returns:
+        Page to split.
+    """
+    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        raise FadaError(f"the shares of {', '.join(SPLITS)} are {shares}, expected three that sum to 1.")
+    domain_of: dict[str, str] = {}
+    for group, domain in groups:
+        domain_of.setdefault(group, domain or "")
+    splits = {}
+    for domain in dict.fromkeys(domain_of.values()):
+        pages = [page for page, own in domain_of.items() if own == domain]
+        pages.sort(key=lambda page: (hashlib.sha1(page.encode("utf-8", "replace")).digest(), page))
+        test, validation = (_number(len(pages), share, minimum) for share, minimum in ((shares[2], 2), (shares[1], 3)))
+        for place, page in enumerate(pages):
+            splits[page] = "test" if place < test else "validation" if place < test + validation else "train"
+    return splits
+
+
+def _number(pages: int, share: float, minimum: int) -> int:
+    return max(int(pages * share + 0.5), 1) if share > 0 and pages >= minimum else 0
+
+
+def with_splits(
+    lines: LineSet,
+    group: Callable[[Line], str],
+    shares: tuple[float, float, float] = SHARES,
+    resplit: bool = False,
+) -> LineSet:
+    """The lines with a split each; those stored with them are kept if there is a training part among them."""
+    assigned: dict[str, str] | None = None
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        nonlocal assigned
+        if assigned is None:
+            stored: set[str | None] = set()
+            groups: dict[str, str | None] = {}
+            for line in lines._read(Log(), False):
+                stored.add(line.split)
+                groups.setdefault(group(line), line.domain)
+            assigned = {} if "train" in stored and not resplit else assign_splits(groups.items(), shares)
+        for line in lines._read(log, media):
+            yield with_extra(line, split=assigned[group(line)]) if assigned else line
+
+    return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)
+
+
+# --- HPGT ------------------------------------------------------------------------------------------------------------
+
+
+def _archive(source: Path) -> Path | None:
+    """The archive of XML files in the authors' repository."""
+    if source.is_file() and source.suffix.lower() == ".zip":
+        return source
+    archive = source / "alto.zip"
+    return archive if archive.is_file() else None
+
+
+def _open_hpgt(source: Path, archive: Path) -> LineSet:
+    """Page images in the folder, PAGE XML (in spite of its name) in the archive; pages without an image are skipped."""
+    folder = source if source.is_dir() else source.parent
+    options = Options(domain_rule=domain_rule(HPGT_CENTURIES), images=folder, base=folder)
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        images = [file for file in sorted(folder.rglob("*"), key=natural) if file.suffix.lower() in IMAGE_SUFFIXES]
+        try:
+            with zipfile.ZipFile(archive) as opened:
+                for member in sorted(opened.infolist(), key=lambda member: natural(member.filename)):
+                    name = member.filename
+                    if member.is_dir() or not name.lower().endswith(".xml") or "__MACOSX" in name:
+                        continue
+                    try:
+                        if member.file_size > xml.MAX_XML_BYTES:
+                            raise FadaError(f"{member.file_size:,} bytes, too large for an XML file")
+                        pages = xml.read_pages(xml.parse(opened.read(member), name), name)
+                    except (FadaError, zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+                        log.skip(f"{archive.name}/{name}", str(error), "XML file not read")
+                        continue
+                    for page in pages:
+                        yield from _hpgt_page(page, name, images, folder, options, log, media)
+        except zipfile.BadZipFile as error:
+            raise FadaError(f"{archive}: not a zip archive ({error}). Download it again.") from None
+
+    def unique(log: Log, media: bool) -> Iterator[Line]:
+        return unique_ids(read(log, media), log)
+
+    return LineSet(unique, str(source))
+
+
+def _hpgt_page(
+    page: xml.XmlPage, name: str, images: Sequence[Path], folder: Path, options: Options, log: Log, media: bool
+) -> Iterator[Line]:
+    leaf = _leaf(name)
+    names = [leaf, *(_leaf(image) for image in page.image_names)]
+    found = next((image for image in images if _leaf(image.name) in names), None)
+    if found is not None:
+        page = replace(page, image_names=(str(found.relative_to(folder)),))
+    manuscript = re.search(r"Barocci[-_ ](\d+)", name) or re.search(r"Barocci[-_ ](\d+)", " ".join(page.image_names))
+    place = folder / Path(name).name
+    for line in xml.page_lines(page, place, Base(folder), None, options, log, media):
+        extra = {"manuscript": f"Barocci {manuscript[1]}"} if manuscript else {}
+        century = HPGT_CENTURIES.get(extra.get("manuscript", ""), line.domain)
+        crop = replace(line.image, xml=None) if isinstance(line.image, xml.PageCrop) else line.image
+        yield replace(line, domain=century, image=crop, extra={**line.extra, **extra, "page": leaf, "century": century})
+
+
+def _leaf(name: str) -> str:
+    """What names a page in the names of images and XML files, which differ in prefix: `Barocci-102_00157_fol-75r`."""
+    found = re.search(r"Barocci.*", Path(name).stem)
+    return found[0] if found else Path(name).stem

@@ -1,0 +1,382 @@
+"""Transcriptions written down: back into their ALTO or PAGE files, into new ones, or as text and tables."""
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from types import ModuleType
+from typing import Any, TextIO
+
+import fada
+from fada.data.lines import Line, LineSet, PathLike
+from fada.data.pairs import GT_SUFFIX
+from fada.data.readers import IMAGE_SUFFIXES
+from fada.errors import FadaError
+from fada.files import replacing, write_json, write_text
+
+FORMATS = ("same", "alto", "page", "txt", "tsv", "csv", "jsonl", "parquet", "pairs")
+"""`same`: a copy of the ALTO or PAGE files that the lines come from, with the new text."""
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """What was recognised in a line.
+
+    Attributes:
+        id: of the line.
+        text: what was recognised.
+        confidence: of the whole line, 0 to 1.
+        word_confidences: one for each word of `text` (separated by white space).
+        char_confidences: one for each character of `text`.
+        line: the line itself; needed to write ALTO, PAGE, parquet and pairs.
+        extra: further columns for tables, such as scores.
+    """
+
+    id: str
+    text: str
+    confidence: float | None = None
+    word_confidences: Sequence[float] | None = None
+    char_confidences: Sequence[float] | None = None
+    line: Line | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, line: Line, text: str | None = None, **details: Any) -> "Transcription":
+        """The transcription of a line; its own text if no other is given."""
+        return cls(line.id, (line.text or "") if text is None else text, line=line, **details)
+
+    def characters_in(self, span: tuple[int, int]) -> list[float] | None:
+        """The confidences of the characters from `span[0]` up to `span[1]`; None if they are not known."""
+        if self.char_confidences is None or len(self.char_confidences) != len(self.text) or span[0] == span[1]:
+            return None
+        return [min(max(float(value), 0.0), 1.0) for value in self.char_confidences[slice(*span)]]
+
+    def confidence_of(self, span: tuple[int, int], words: range | None) -> str | None:
+        """The confidence of a part of the text, as best known: of its words, its characters, else the whole line.
+
+        Args:
+            words: the places of its words; None for the whole line.
+        """
+        value = self.confidence
+        if words is not None or value is None:
+            by_word = self.word_confidences
+            characters = self.characters_in(span)
+            if by_word is not None and len(by_word) == len(self.text.split()) and (words is None or len(words)):
+                value = fmean(by_word if words is None else by_word[words.start : words.stop])
+            elif characters:
+                value = fmean(characters)
+        return None if value is None else f"{min(max(float(value), 0.0), 1.0):.4f}"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made the transcriptions: kept with them wherever the format has a place for it."""
+
+    model: str | None = None
+    target: str | None = None
+    lam: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    version: str = fada.__version__
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def tool(self) -> str:
+        """Name and version."""
+        return f"fada {self.version}"
+
+    def settings(self) -> dict[str, str]:
+        """Model, target, λ and further settings, those that are known."""
+        known = {"model": self.model, "target": self.target, "lambda": self.lam, **self.details}
+        return {key: str(value) for key, value in known.items() if value is not None}
+
+    def settings_text(self) -> str:
+        """The settings in one line: `model=...; target=...; lambda=0.5`."""
+        return "; ".join(f"{key}={value}" for key, value in self.settings().items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"tool": "fada", "version": self.version, "created": self.created, **self.settings()}
+
+
+def write_transcriptions(
+    results: Iterable[Transcription],
+    destination: PathLike,
+    format: str | None = None,
+    *,
+    provenance: Provenance | None = None,
+) -> list[Path]:
+    """Write transcriptions.
+
+    Args:
+        results: in the order they are to be written.
+        destination: a file for `txt`, `tsv`, `csv`, `jsonl`, `parquet`; a folder for `same`, `alto`, `page`, `pairs`
+            (a folder for `txt` gets one file per page or image).
+        format: one of :data:`FORMATS`; by default the ending of `destination`, and `same` for a folder.
+        provenance: recorded in the file where its format has a place, else in `<destination>.provenance.json`.
+
+    Returns:
+        The files written.
+    """
+    destination = Path(destination)
+    ending = destination.suffix.lower().removeprefix(".")
+    chosen = format or ("same" if ending in ("", "xml") else ending)
+    if chosen not in FORMATS:
+        raise FadaError(f"{destination}: format {chosen!r} is not known; there are: {', '.join(FORMATS)}.")
+    provenance = provenance or Provenance()
+    if chosen in ("same", "alto", "page", "pairs", "parquet"):
+        writer = {"same": _write_same, "pairs": _write_pairs, "parquet": _write_parquet}.get(chosen)
+        return (
+            writer(results, destination, provenance) if writer else _write_new(results, destination, provenance, chosen)
+        )
+    if chosen == "txt" and not ending:
+        return _write_text_files(results, destination)
+    with _text_file(destination) as opened:
+        _TABLES[chosen](results, opened)
+    note = destination.with_name(f"{destination.name}.provenance.json")
+    write_json(note, provenance.to_dict())
+    return [destination, note]
+
+
+# --- text and tables -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _text_file(path: Path) -> Iterator[TextIO]:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", errors="replace", newline="") as opened:
+        yield opened
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", text)
+
+
+def _write_txt(results: Iterable[Transcription], opened: TextIO) -> None:
+    opened.writelines(f"{_one_line(result.text)}\n" for result in results)
+
+
+def _write_jsonl(results: Iterable[Transcription], opened: TextIO) -> None:
+    for result in results:
+        row = _columns(result)
+        for name in ("word_confidences", "char_confidences"):
+            if (values := getattr(result, name)) is not None:
+                row[name] = [float(value) for value in values]
+        opened.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str) -> None:
+    writer: Any = None
+    for result in results:
+        row = _columns(result)
+        if writer is None:
+            writer = csv.DictWriter(opened, list(row), dialect=dialect, lineterminator="\n", extrasaction="ignore")
+            writer.writeheader()
+        writer.writerow({key: _one_line(value) if isinstance(value, str) else value for key, value in row.items()})
+    if writer is None:
+        csv.writer(opened, dialect=dialect, lineterminator="\n").writerow(_columns(Transcription("", "")))
+
+
+def _columns(result: Transcription) -> dict[str, Any]:
+    line = result.line
+    return {
+        "id": result.id,
+        "text": result.text,
+        "confidence": result.confidence,
+        "domain": None if line is None else line.domain,
+        "source": None if line is None else line.source,
+        **result.extra,
+    }
+
+
+_TABLES: Mapping[str, Callable[[Iterable[Transcription], TextIO], None]] = {
+    "txt": _write_txt,
+    "tsv": lambda results, opened: _write_table(results, opened, "excel-tab"),
+    "csv": lambda results, opened: _write_table(results, opened, "excel"),
+    "jsonl": _write_jsonl,
+}
+
+
+def _write_text_files(results: Iterable[Transcription], folder: Path) -> list[Path]:
+    texts: dict[Path, list[str]] = {}
+    for result in results:
+        page = result.id.partition("#")[0]
+        texts.setdefault(folder / f"{safe_name(page)}.txt", []).append(_one_line(result.text))
+    for file, lines in texts.items():
+        write_text(file, "".join(f"{line}\n" for line in lines))
+    return list(texts)
+
+
+def _write_parquet(results: Iterable[Transcription], file: Path, provenance: Provenance) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_columns(result) for result in results]
+    table = (
+        pa.Table.from_pylist(rows) if rows else pa.table({name: pa.array([], pa.string()) for name in ("id", "text")})
+    )
+    said = json.dumps(provenance.to_dict(), ensure_ascii=False)
+    with replacing(file) as temporary:
+        pq.write_table(table.replace_schema_metadata({"fada": said}), temporary)
+    return [file]
+
+
+# --- ALTO and PAGE ---------------------------------------------------------------------------------------------------
+
+
+def _module(root: Any) -> ModuleType:
+    from fada.data import alto, page, xml
+
+    return alto if xml.local_name(root).lower() == "alto" else page
+
+
+def _write_same(results: Iterable[Transcription], destination: Path, provenance: Provenance) -> list[Path]:
+    """Copies of the files that the lines come from, in which text and confidences are new and all else is as it was."""
+    from fada.data import xml
+
+    by_file: dict[Path, dict[int, Transcription]] = {}
+    for result in results:
+        crop = None if result.line is None else result.line.image
+        if not isinstance(crop, xml.PageCrop) or crop.xml is None:
+            raise FadaError(
+                f"{result.id}: the line does not come from an ALTO or PAGE file, so there is none to put the text back "
+                "into. Write a new one (format alto or page), or txt, tsv, jsonl."
+            )
+        by_file.setdefault(crop.xml, {})[crop.index] = result
+    to_file = destination.suffix.lower() == ".xml"
+    if to_file and len(by_file) > 1:
+        raise FadaError(f"{destination}: one file for the lines of {len(by_file)} files; give a folder.")
+    parent = Path(os.path.commonpath([file.resolve().parent for file in by_file])) if by_file else Path()
+    written = []
+    for file, texts in by_file.items():
+        copy = destination if to_file else destination / file.resolve().relative_to(parent)
+        if copy.resolve() == file.resolve():
+            raise FadaError(f"{copy}: this is the original, which is never overwritten; choose another destination.")
+        tree = xml.parse(file.read_bytes(), str(file))
+        module = _module(tree.getroot())
+        lines = xml.text_lines(tree.getroot())
+        for index, result in texts.items():
+            if index >= len(lines):
+                raise FadaError(f"{file}: has {len(lines)} lines now, line {index + 1} is missing; was it changed?")
+            module.set_text(lines[index], result)
+        module.finish(tree, [lines[index] for index in texts])
+        module.record(tree, provenance)
+        _write_bytes(copy, xml.serialize(tree))
+        written.append(copy)
+    return written
+
+
+def _write_new(results: Iterable[Transcription], folder: Path, provenance: Provenance, format: str) -> list[Path]:
+    """New ALTO 4 or PAGE files: one for each page, or one for each line that has an image of its own."""
+    from fada.data import alto, page, xml
+
+    pages: dict[Any, list[Transcription]] = {}
+    for result in results:
+        crop = None if result.line is None else result.line.image
+        pages.setdefault(crop.page if isinstance(crop, xml.PageCrop) else result.id, []).append(result)
+    written: list[Path] = []
+    for found in pages.values():
+        line = _line_of(found[0])
+        file = folder / f"{safe_name(line.id.partition('#')[0])}.xml"
+        if isinstance(line.image, xml.PageCrop):
+            crops = [one.line.image for one in found if one.line and isinstance(one.line.image, xml.PageCrop)]
+            size, image_name = line.image.page_size, line.image.page.name
+        else:
+            image = _write_image(line, file.with_suffix(""))
+            written.append(image)
+            size, image_name = line.load_image().size, image.name
+            whole = ((0.0, 0.0), (size[0], 0.0), (size[0], size[1]), (0.0, size[1]))
+            crops = [xml.PageCrop(image, size, whole)]
+        if format == "alto":
+            tree = alto.new_document(image_name, size, crops)
+        else:
+            tree = page.new_document(image_name, size, crops, provenance.created)
+        module = _module(tree.getroot())
+        # Lines are grouped by region in the file, so its order may differ from the one given.
+        elements = {element.get("ID") or element.get("id"): element for element in xml.text_lines(tree.getroot())}
+        for place, result in enumerate(found, 1):
+            module.set_text(elements[f"line_{place}"], result)
+        module.record(tree, provenance)
+        xml.etree.indent(tree)
+        _write_bytes(file, xml.serialize(tree))
+        written.append(file)
+    return written
+
+
+def _line_of(result: Transcription) -> Line:
+    if result.line is None:
+        raise FadaError(f"{result.id}: the line itself is needed to write this format, not only its id.")
+    return result.line
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+# --- images and pairs ------------------------------------------------------------------------------------------------
+
+
+def safe_name(name: str) -> str:
+    """An id as a relative path that cannot leave its folder and that every file system takes."""
+    parts = [re.sub(r'[<>:"\\|?*\x00-\x1f]', "_", part).strip(" .") for part in name.split("/")]
+    return "/".join(part[:150] for part in parts if part) or "line"
+
+
+def _write_image(line: Line, stem: Path) -> Path:
+    """The line's image beside its text, with its own bytes where it is a file."""
+    from fada.data.parquet import png
+
+    source = line.image
+    if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() in IMAGE_SUFFIXES:
+        path, data = Path(f"{stem}{Path(source).suffix.lower()}"), Path(source).read_bytes()
+    else:
+        path, data = Path(f"{stem}.png"), png(line)
+    _write_bytes(path, data)
+    return path
+
+
+def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
+    written = []
+    for result in results:
+        stem = folder / safe_name(result.id)
+        written.append(_write_image(_line_of(result), stem))
+        text = stem.with_name(stem.name + GT_SUFFIX)
+        write_text(text, _one_line(result.text) + "\n")
+        written.append(text)
+    return written
+
+
+def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:
+    """Write lines with the text they have in another format; parquet keeps images, columns, licence and citation.
+
+    Lines whose image cannot be read are recorded in the set's `skipped`.
+    """
+    destination = Path(destination)
+    chosen = format or destination.suffix.lower().removeprefix(".") or "parquet"
+    if chosen == "parquet":
+        from fada.data.parquet import write_parquet
+
+        write_parquet(lines, destination)
+        return sorted(destination.glob("*.parquet")) if destination.is_dir() else [destination]
+    needs_image = chosen in ("pairs", "alto", "page")
+
+    def results() -> Iterator[Transcription]:
+        for line in lines:
+            if needs_image:
+                try:
+                    line.load_image()
+                except FadaError as error:
+                    lines.skip(line, error)
+                    continue
+            yield Transcription.of(line, extra=_flat(line.extra))
+
+    return write_transcriptions(results(), destination, chosen)
+
+
+def _flat(extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in extra.items() if value is None or isinstance(value, str | int | float)}

@@ -1,0 +1,760 @@
+"""The compiled part of the CTC prefix beam search. See :mod:`fada.decoding.ctc` and ``docs/decoding.md``.
+
+A hypothesis is a node of a trie of label sequences; the live ones occupy slots. A hypothesis that is not extended stays
+in its slot; one that drops out and comes back finds its old node, and with it its living children. Probabilities are
+kept in the linear domain and rescaled every frame, so that merging two paths is one addition.
+
+The beam of the next frame is the exact best `beam_size` of all (hypothesis, class) pairs: a heap of that size is filled
+with the hypotheses as they are, then with their extensions in falling order of what a class can contribute at most,
+until the bound says that nothing better can follow.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fada.guidance import ALIGNED_W2, SORTED_W2, counted_distance, w2_value
+from fada.lm import Automaton, automaton_step
+
+NO_CHARACTER, GENERAL = -1, -2
+"""`cell` of a class that adds no counted character, and of one that must be looked up."""
+KEEP = -1
+"""`reset` of a class that leaves the tail as it is."""
+EMPTY = -1
+"""A free place in the hash of programs."""
+
+DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP = range(4)
+"""How the search of a line ended."""
+
+_LOWEST = -1e300
+_NEGATIVE_DISTANCE = -1e-5
+"""A lower bound of every distance; KL with its epsilon is a little below zero for the empty text."""
+
+
+class Line(NamedTuple):
+    """Log-probabilities of lines, one below the other; one of the two arrays is empty."""
+
+    float32: np.ndarray
+    float64: np.ndarray
+
+
+class Score(NamedTuple):
+    """Weights of the score and, per target, what the distance and the prior need."""
+
+    lam: float
+    distance_weight: float
+    lm_weight: float
+    kind: int
+    reference: np.ndarray
+    """(targets, n) float64 target frequencies, ascending for sorted_w2."""
+    class_weight: np.ndarray
+    """(targets, V) float64 what a class adds to the score by itself, -inf for the blank and for blocked classes."""
+    class_ceiling: np.ndarray
+    """(targets, V) float64 the most a class can add in any context, language model included."""
+    cell_weight: np.ndarray
+    """(targets, n) float64 what a character of a general step adds to the score."""
+    most_removed: int
+    most_added: int
+    tracks_text: bool
+    """Whether steps must be followed although there is no distance: prior or constraints with general symbols."""
+
+
+class TableArrays(NamedTuple):
+    """What the search reads of a :class:`fada.decoding._symbols.StepTable`."""
+
+    cell: np.ndarray
+    """(V,) int32 position of the one character a class adds, or NO_CHARACTER, or GENERAL."""
+    reset: np.ndarray
+    """(V,) int32 tail after a class whose effect does not depend on the tail, or KEEP."""
+    joins: np.ndarray
+    """(V,) bool whether the effect of a class depends on the tail."""
+    irregular: np.ndarray
+    """(tails,) bool whether every class's effect depends on this tail."""
+    keys: np.ndarray
+    """(slots,) int64 tail · V + class, or EMPTY."""
+    programs: np.ndarray
+    """(slots,) int32 number of the program."""
+    starts: np.ndarray
+    """(programs + 1,) int32 where each program starts in `operations`."""
+    operations: np.ndarray
+    """(operations,) int32 1 + cell to add, -(1 + cell) to remove."""
+    next_state: np.ndarray
+    """(programs,) int32 tail afterwards."""
+    refused: np.ndarray
+    """(programs,) bool whether the constraint forbids the result."""
+
+
+class Results(NamedTuple):
+    """Where the search writes the n-best of each line of a chunk."""
+
+    labels: np.ndarray
+    """(lines, nbest, frames) int32."""
+    lengths: np.ndarray
+    """(lines, nbest) int32, -1 where there is no further hypothesis."""
+    values: np.ndarray
+    """(lines, nbest, 4) float64: score, log_prob, distance, language model log-probability."""
+    status: np.ndarray
+    """(lines,) int32."""
+    unknown: np.ndarray
+    """(many,) int64 steps asked for and not found; the first element holds their number."""
+
+
+@njit(cache=True, nogil=True)
+def hash_slot(key: int, size: int) -> int:
+    """Where to look for `key` first in an open-addressing table whose size is a power of two."""
+    return ((key * 0x9E3779B1) >> 7) & (size - 1)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _row_sum(row: np.ndarray) -> float:
+    """Σ exp(row) to about 0.3 %, as (1 + x/4096)^4096 so that it runs in vector registers; NaN and +inf come through."""
+    total = np.float32(0.0)
+    for x in row:
+        y = np.float32(-88.0) if x < -88.0 else np.float32(x)
+        z = np.float32(1.0) + y * np.float32(1.0 / 4096.0)
+        for _ in range(12):
+            z = z * z
+        total += z
+    return total
+
+
+@njit(cache=True, nogil=True)
+def first_unnormalized(lines: Line, offsets: np.ndarray, frame: np.ndarray) -> None:
+    """For each line the first frame whose probabilities do not sum to 1 within 1 % (NaN does not), or -1."""
+    for i in range(offsets.shape[0] - 1):
+        frame[i] = -1
+        for t in range(offsets[i], offsets[i + 1]):
+            total = _row_sum(lines.float32[t]) if lines.float32.shape[0] > 0 else _row_sum(lines.float64[t])
+            if not abs(total - 1.0) <= 0.01:
+                frame[i] = t - offsets[i]
+                break
+
+
+@njit(cache=True, nogil=True)
+def _worse(score: float, key: int, other_score: float, other_key: int) -> bool:
+    return score < other_score or (score == other_score and key > other_key)
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(scores: np.ndarray, keys: np.ndarray, at: int, size: int) -> None:
+    score = scores[at]
+    key = keys[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and _worse(scores[child + 1], keys[child + 1], scores[child], keys[child]):
+            child += 1
+        if not _worse(scores[child], keys[child], score, key):
+            break
+        scores[at] = scores[child]
+        keys[at] = keys[child]
+        at = child
+    scores[at] = score
+    keys[at] = key
+
+
+@njit(cache=True, nogil=True)
+def _push(scores: np.ndarray, keys: np.ndarray, size: int, score: float, key: int) -> None:
+    at = size
+    while at > 0:
+        parent = (at - 1) // 2
+        if not _worse(score, key, scores[parent], keys[parent]):
+            break
+        scores[at] = scores[parent]
+        keys[at] = keys[parent]
+        at = parent
+    scores[at] = score
+    keys[at] = key
+
+
+@njit(cache=True, nogil=True)
+def _find_program(keys: np.ndarray, programs: np.ndarray, key: int) -> int:
+    size = keys.shape[0]
+    slot = hash_slot(key, size)
+    while keys[slot] != EMPTY:
+        if keys[slot] == key:
+            return programs[slot]
+        slot = (slot + 1) & (size - 1)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _run(
+    operations: np.ndarray,
+    start: int,
+    stop: int,
+    kind: int,
+    counts: np.ndarray,
+    at_most: np.ndarray,
+    highest: int,
+    reference: np.ndarray,
+    squares: float,
+    products: float,
+) -> tuple[int, float, float]:
+    """Remove and add the characters of a program; returns the highest count, Σc² and Σcq afterwards."""
+    n = reference.shape[0]
+    for i in range(start, stop):
+        operation = operations[i]
+        if operation > 0:
+            cell = operation - 1
+            k = counts[cell]
+            if k == highest:
+                highest += 1
+                at_most[highest] = n
+            products += reference[at_most[k] - 1] if kind == SORTED_W2 else reference[cell]
+            squares += 2 * k + 1
+            at_most[k] -= 1
+            counts[cell] = k + 1
+        else:
+            cell = -operation - 1
+            k = counts[cell]
+            products -= reference[at_most[k - 1]] if kind == SORTED_W2 else reference[cell]
+            squares -= 2 * k - 1
+            at_most[k - 1] += 1
+            counts[cell] = k - 1
+    return highest, squares, products
+
+
+@njit(cache=True, nogil=True)
+def _undo(operations: np.ndarray, start: int, stop: int, counts: np.ndarray, at_most: np.ndarray) -> None:
+    for i in range(stop - 1, start - 1, -1):
+        operation = operations[i]
+        if operation > 0:
+            counts[operation - 1] -= 1
+            at_most[counts[operation - 1]] += 1
+        else:
+            at_most[counts[-operation - 1]] -= 1
+            counts[-operation - 1] += 1
+
+
+@njit(cache=True, nogil=True)
+def search_lines(
+    lines: Line,
+    offsets: np.ndarray,
+    target_of: np.ndarray,
+    blank: int,
+    beam_size: int,
+    nbest: int,
+    depth: int,
+    score: Score,
+    table: TableArrays,
+    lm: Automaton,
+    results: Results,
+) -> None:
+    """Decode lines ``offsets[i]:offsets[i + 1]`` of `lines`, each with its own target.
+
+    Args:
+        lines: (frames, V) log-probabilities.
+        offsets: (lines + 1,) int64.
+        target_of: (lines,) int64 row of the target in `score`.
+        depth: highest count of one character that there is room for.
+        results: written.
+    """
+    K = beam_size
+    wide = lines.float64.shape[0] > 0
+    V = lines.float64.shape[1] if wide else lines.float32.shape[1]
+    most_frames = 0
+    for i in range(offsets.shape[0] - 1):
+        most_frames = max(most_frames, offsets[i + 1] - offsets[i])
+
+    lam = score.lam
+    mu = score.distance_weight
+    guided = mu > 0.0
+    incremental = score.kind <= ALIGNED_W2
+    kind = score.kind
+    uses_lm = score.lm_weight != 0.0
+    tracks = guided or score.tracks_text
+    has_general = tracks and table.starts.shape[0] > 1
+    n = score.reference.shape[1]
+    components = lm.start.shape[0]
+
+    # -- trie: parent, label, first child and next sibling of each node; the slot of a live one
+    capacity = most_frames * K + 2
+    parent = np.empty(capacity, np.int32)
+    label = np.empty(capacity, np.int32)
+    child = np.empty(capacity, np.int32)
+    sibling = np.empty(capacity, np.int32)
+    slot_of = np.empty(capacity, np.int32)
+
+    # -- slots: twice the beam, so that a hypothesis that stays is never moved
+    slots = 2 * K + 1
+    node = np.empty(slots, np.int32)
+    last = np.empty(slots, np.int32)
+    p_blank = np.empty(slots)
+    p_label = np.empty(slots)
+    total = np.empty(slots)
+    log_total = np.empty(slots)
+    new_blank = np.empty(slots)
+    new_label = np.empty(slots)
+    new_log = np.empty(slots)
+    extra = np.zeros(slots)
+    lm_total = np.zeros(slots)
+    lm_state = np.zeros((slots, components), np.int32)
+    tail = np.zeros(slots, np.int32)
+    n_rows = n if guided else 1
+    depth_rows = depth if guided else 2
+    counts = np.zeros((slots, n_rows), np.int32)
+    at_most = np.zeros((slots, depth_rows), np.int32)
+    highest = np.zeros(slots, np.int32)
+    length = np.zeros(slots, np.int32)
+    squares = np.zeros(slots)
+    products = np.zeros(slots)
+    distance = np.zeros(slots)
+    has_child = np.zeros((slots, V), np.uint8)
+    active = np.empty(K, np.int32)
+    upcoming = np.empty(K, np.int32)
+    free = np.empty(slots, np.int32)
+
+    heap_score = np.empty(K)
+    heap_key = np.empty(K, np.int64)
+    row = np.empty(V)
+    gain = np.empty(V)
+    best_gain = np.empty(V)
+    best_class = np.empty(V, np.int32)
+    probability = np.empty(V)
+    computed_at = np.empty(V, np.int32)
+    reached = np.zeros(components, np.int32)
+
+    # -- how much one more symbol can lower a W2 distance, by the number of characters so far
+    longest = most_frames * score.most_added + 2
+    inverse = np.empty(longest + 1)
+    largest_drop = np.zeros(longest + 1)
+    radius = math.sqrt(2.0 / n)
+    added, removed = score.most_added, score.most_removed
+    inverse[0] = 0.0
+    largest_drop[0] = radius
+    for i in range(1, longest + 1):
+        inverse[i] = 1.0 / i
+        moved = max(added / (i - removed + added), removed / i) if i > removed else 1.0
+        largest_drop[i] = radius * moved
+
+    n_unknown = 0
+    for line in range(offsets.shape[0] - 1):
+        first_frame = offsets[line]
+        T = offsets[line + 1] - first_frame
+        g = target_of[line]
+        reference = score.reference[g]
+        weights = score.class_weight[g]
+        ceilings = score.class_ceiling[g]
+        q_squares = 0.0
+        for i in range(n):
+            q_squares += reference[i] * reference[i]
+        for c in range(V):
+            computed_at[c] = -1
+
+        parent[0] = -1
+        label[0] = -1
+        child[0] = -1
+        sibling[0] = -1
+        slot_of[0] = 0
+        nodes = 1
+        n_free = 0
+        for s in range(slots - 1, 0, -1):
+            free[n_free] = s
+            n_free += 1
+        n_active = 1
+        active[0] = 0
+        node[0] = 0
+        last[0] = -1
+        p_blank[0] = 1.0
+        p_label[0] = 0.0
+        total[0] = 1.0
+        log_total[0] = 0.0
+        extra[0] = 0.0
+        lm_total[0] = 0.0
+        tail[0] = 0
+        for m in range(components):
+            lm_state[0, m] = lm.start[m]
+        highest[0] = 0
+        length[0] = 0
+        squares[0] = 0.0
+        products[0] = 0.0
+        if guided:
+            for i in range(n):
+                counts[0, i] = 0
+            at_most[0, 0] = n
+            if incremental:
+                distance[0] = w2_value(0.0, 0.0, 0, q_squares, n)
+            else:
+                distance[0] = counted_distance(kind, counts[0], 0, reference)
+        log_scale = 0.0
+        status = DONE
+
+        for t in range(T):
+            if wide:
+                for c in range(V):
+                    row[c] = lines.float64[first_frame + t, c]
+            else:
+                for c in range(V):
+                    row[c] = lines.float32[first_frame + t, c]
+            for c in range(V):
+                gain[c] = lam * row[c] + ceilings[c]
+
+            # -- the hypotheses as they are: a blank, or the last label again, or their parent's extension
+            blank_probability = math.exp(row[blank])
+            for a in range(n_active):
+                s = active[a]
+                new_blank[s] = total[s] * blank_probability
+                c = last[s]
+                if c >= 0:
+                    if computed_at[c] != t:
+                        computed_at[c] = t
+                        probability[c] = math.exp(row[c])
+                    new_label[s] = p_label[s] * probability[c]
+                else:
+                    new_label[s] = 0.0
+            for a in range(n_active):
+                s = active[a]
+                c = last[s]
+                if c >= 0:
+                    above = slot_of[parent[node[s]]]
+                    if above >= 0:
+                        has_child[above, c] = 1
+                        new_label[s] += (p_blank[above] if last[above] == c else total[above]) * probability[c]
+            size = 0
+            best_base = _LOWEST
+            for a in range(n_active):
+                s = active[a]
+                mass = new_blank[s] + new_label[s]
+                value = lam * log_total[s] + extra[s]
+                if guided:
+                    lowest = distance[s] - largest_drop[length[s]] if incremental else _NEGATIVE_DISTANCE
+                    if lowest < 0.0 and incremental:
+                        lowest = 0.0
+                    value -= mu * lowest
+                if value > best_base:
+                    best_base = value
+                if mass > 0.0:
+                    new_log[s] = math.log(mass)
+                    value = lam * new_log[s] + extra[s]
+                    if guided:
+                        value -= mu * distance[s]
+                    heap_score[size] = value
+                    heap_key[size] = np.int64(s) * V + blank
+                    size += 1
+            for i in range(size // 2 - 1, -1, -1):
+                _sift_down(heap_score, heap_key, i, size)
+            full = size == K
+
+            # -- classes that can matter, in falling order of what they contribute at most
+            threshold = heap_score[0] - best_base if full else _LOWEST
+            found = 0
+            for c in range(V):
+                x = gain[c]
+                if x >= threshold:
+                    i = found
+                    while i > 0 and best_gain[i - 1] < x:
+                        best_gain[i] = best_gain[i - 1]
+                        best_class[i] = best_class[i - 1]
+                        i -= 1
+                    best_gain[i] = x
+                    best_class[i] = c
+                    found += 1
+
+            # -- extensions
+            if found > 0:
+                for a in range(n_active):
+                    s = active[a]
+                    base = lam * log_total[s] + extra[s]
+                    bound = base
+                    one = 0.0
+                    two = 0.0
+                    constant = 0.0
+                    if guided:
+                        if incremental:
+                            lowest = distance[s] - largest_drop[length[s]]
+                            if lowest > 0.0:
+                                bound -= mu * lowest
+                        else:
+                            bound -= mu * _NEGATIVE_DISTANCE
+                    if full and bound + best_gain[0] < heap_score[0]:
+                        continue
+                    if guided and incremental:
+                        one = inverse[length[s] + 1]
+                        two = one * one / n
+                        one = -2.0 * one / n
+                        constant = squares[s] * two + products[s] * one + q_squares / n
+                    irregular = has_general and table.irregular[tail[s]]
+                    for i in range(found):
+                        if full and bound + best_gain[i] < heap_score[0]:
+                            break
+                        c = best_class[i]
+                        if has_child[s, c]:
+                            continue
+                        value = base + lam * row[c] + weights[c]
+                        if c == last[s]:
+                            if p_blank[s] <= 0.0:
+                                continue
+                            value += lam * (math.log(p_blank[s]) - log_total[s])
+                        if tracks:
+                            cell = table.cell[c]
+                            if irregular or cell == GENERAL:
+                                state = tail[s] if irregular or table.joins[c] else 0
+                                program = _find_program(table.keys, table.programs, np.int64(state) * V + c)
+                                if program < 0:
+                                    status = UNKNOWN_STEP
+                                    if n_unknown + 1 < results.unknown.shape[0]:
+                                        n_unknown += 1
+                                        results.unknown[n_unknown] = np.int64(state) * V + c
+                                    continue
+                                if table.refused[program]:
+                                    continue
+                                begin = table.starts[program]
+                                end = table.starts[program + 1]
+                                for j in range(begin, end):
+                                    x = table.operations[j]
+                                    value += score.cell_weight[g, x - 1] if x > 0 else -score.cell_weight[g, -x - 1]
+                                if guided:
+                                    new_length = length[s]
+                                    for j in range(begin, end):
+                                        new_length += 1 if table.operations[j] > 0 else -1
+                                    _, new_squares, new_products = _run(
+                                        table.operations,
+                                        begin,
+                                        end,
+                                        kind,
+                                        counts[s],
+                                        at_most[s],
+                                        highest[s],
+                                        reference,
+                                        squares[s],
+                                        products[s],
+                                    )
+                                    if incremental:
+                                        value -= mu * w2_value(new_squares, new_products, new_length, q_squares, n)
+                                    else:
+                                        value -= mu * counted_distance(kind, counts[s], new_length, reference)
+                                    _undo(table.operations, begin, end, counts[s], at_most[s])
+                            elif guided:
+                                if cell < 0:
+                                    value -= mu * distance[s]
+                                elif incremental:
+                                    k = counts[s, cell]
+                                    q = reference[at_most[s, k] - 1] if kind == SORTED_W2 else reference[cell]
+                                    square = constant + (2 * k + 1) * two + q * one
+                                    if square > 0.0:
+                                        value -= mu * math.sqrt(square)
+                                else:
+                                    counts[s, cell] += 1
+                                    value -= mu * counted_distance(kind, counts[s], length[s] + 1, reference)
+                                    counts[s, cell] -= 1
+                        if uses_lm:
+                            value += score.lm_weight * automaton_step(lm, lm_state[s], c, reached)
+                        key = np.int64(s) * V + c
+                        if not full:
+                            _push(heap_score, heap_key, size, value, key)
+                            size += 1
+                            full = size == K
+                        elif _worse(heap_score[0], heap_key[0], value, key):
+                            heap_score[0] = value
+                            heap_key[0] = key
+                            _sift_down(heap_score, heap_key, 0, size)
+
+            for a in range(n_active):
+                s = active[a]
+                if last[s] >= 0 and slot_of[parent[node[s]]] >= 0:
+                    has_child[slot_of[parent[node[s]]], last[s]] = 0
+            if status != DONE:
+                break
+            if size == 0:
+                status = NO_PATH
+                break
+
+            # -- the next beam; extensions go to free slots, for they still read the old state
+            largest = 0.0
+            for i in range(size):
+                s = heap_key[i] // V
+                c = heap_key[i] - s * V
+                if c == blank:
+                    upcoming[i] = s
+                    largest = max(largest, new_blank[s] + new_label[s])
+                    continue
+                n_free -= 1
+                d = free[n_free]
+                upcoming[i] = d
+                if computed_at[c] != t:
+                    computed_at[c] = t
+                    probability[c] = math.exp(row[c])
+                repeated = c == last[s]
+                new_blank[d] = 0.0
+                new_label[d] = (p_blank[s] if repeated else total[s]) * probability[c]
+                new_log[d] = (math.log(p_blank[s]) if repeated else log_total[s]) + row[c]
+                largest = max(largest, new_label[d])
+                last[d] = c
+                extra[d] = extra[s] + weights[c]
+                here = child[node[s]]
+                while here >= 0 and label[here] != c:
+                    here = sibling[here]
+                if here < 0:
+                    here = nodes
+                    nodes += 1
+                    parent[here] = node[s]
+                    label[here] = c
+                    child[here] = -1
+                    sibling[here] = child[node[s]]
+                    child[node[s]] = here
+                    slot_of[here] = -1
+                node[d] = here
+                if uses_lm:
+                    step = automaton_step(lm, lm_state[s], c, reached)
+                    lm_total[d] = lm_total[s] + step
+                    extra[d] += score.lm_weight * step
+                    for m in range(components):
+                        lm_state[d, m] = reached[m]
+                if tracks:
+                    cell = table.cell[c]
+                    irregular = has_general and table.irregular[tail[s]]
+                    general = irregular or cell == GENERAL
+                    tail[d] = tail[s] if table.reset[c] == KEEP else table.reset[c]
+                    begin = 0
+                    end = 0
+                    new_length = length[s]
+                    if general:
+                        state = tail[s] if irregular or table.joins[c] else 0
+                        program = _find_program(table.keys, table.programs, np.int64(state) * V + c)
+                        begin = table.starts[program]
+                        end = table.starts[program + 1]
+                        tail[d] = table.next_state[program]
+                        for j in range(begin, end):
+                            x = table.operations[j]
+                            extra[d] += score.cell_weight[g, x - 1] if x > 0 else -score.cell_weight[g, -x - 1]
+                            new_length += 1 if x > 0 else -1
+                    elif cell >= 0:
+                        new_length += 1
+                    length[d] = new_length
+                    if guided:
+                        for j in range(n):
+                            counts[d, j] = counts[s, j]
+                        top = highest[s]
+                        for j in range(top + 1):
+                            at_most[d, j] = at_most[s, j]
+                        if general:
+                            top, squares[d], products[d] = _run(
+                                table.operations,
+                                begin,
+                                end,
+                                kind,
+                                counts[d],
+                                at_most[d],
+                                top,
+                                reference,
+                                squares[s],
+                                products[s],
+                            )
+                        elif cell >= 0:
+                            k = counts[d, cell]
+                            if k == top:
+                                top += 1
+                                at_most[d, top] = n
+                            squares[d] = squares[s] + (2 * k + 1)
+                            products[d] = products[s] + (
+                                reference[at_most[d, k] - 1] if kind == SORTED_W2 else reference[cell]
+                            )
+                            at_most[d, k] -= 1
+                            counts[d, cell] = k + 1
+                        else:
+                            squares[d] = squares[s]
+                            products[d] = products[s]
+                        highest[d] = top
+                        if top + score.most_added + 1 >= depth:
+                            status = TOO_DEEP
+                        if incremental:
+                            distance[d] = w2_value(squares[d], products[d], new_length, q_squares, n)
+                        else:
+                            distance[d] = counted_distance(kind, counts[d], new_length, reference)
+
+            if largest <= 0.0:
+                status = NO_PATH
+            if status != DONE:
+                break
+            for a in range(n_active):
+                slot_of[node[active[a]]] = -1
+            for i in range(size):
+                slot_of[node[upcoming[i]]] = upcoming[i]
+            for a in range(n_active):
+                if slot_of[node[active[a]]] != active[a]:
+                    free[n_free] = active[a]
+                    n_free += 1
+            rescale = 1.0 / largest
+            log_largest = math.log(largest)
+            log_scale += log_largest
+            for i in range(size):
+                s = upcoming[i]
+                active[i] = s
+                p_blank[s] = new_blank[s] * rescale
+                p_label[s] = new_label[s] * rescale
+                total[s] = p_blank[s] + p_label[s]
+                log_total[s] = new_log[s] - log_largest
+            n_active = size
+
+        results.status[line] = status
+        for k in range(nbest):
+            results.lengths[line, k] = -1
+        if status != DONE:
+            continue
+        for a in range(n_active):
+            s = active[a]
+            heap_score[a] = lam * log_total[s] + extra[s] - (mu * distance[s] if guided else 0.0)
+        for k in range(min(nbest, n_active)):
+            best = -1
+            for a in range(n_active):
+                if active[a] >= 0 and (best < 0 or heap_score[a] > heap_score[best]):
+                    best = a
+            s = active[best]
+            active[best] = -1
+            count = 0
+            here = node[s]
+            while here > 0:
+                results.labels[line, k, count] = label[here]
+                count += 1
+                here = parent[here]
+            for i in range(count // 2):
+                other = results.labels[line, k, count - 1 - i]
+                results.labels[line, k, count - 1 - i] = results.labels[line, k, i]
+                results.labels[line, k, i] = other
+            results.lengths[line, k] = count
+            results.values[line, k, 0] = heap_score[best] + lam * log_scale
+            results.values[line, k, 1] = log_total[s] + log_scale
+            results.values[line, k, 2] = distance[s]
+            results.values[line, k, 3] = lm_total[s]
+    results.unknown[0] = n_unknown
+
+
+@njit(cache=True, nogil=True)
+def align_labels(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
+    """The most probable path of `log_probs` (T, V) that collapses to `labels`: first and last frame of each, (L, 2)."""
+    T = log_probs.shape[0]
+    L = labels.shape[0]
+    states = 2 * L + 1
+    score = np.full(states, -np.inf)
+    came_from = np.zeros((T, states), np.int8)
+    for t in range(T):
+        for j in range(states - 1, -1, -1):
+            c = labels[j // 2] if j % 2 == 1 else blank
+            best = score[j] if t > 0 else (0.0 if j == 0 else -np.inf)
+            step = 0
+            if t == 0 and j == 1:
+                best = 0.0
+            if t > 0 and j > 0 and score[j - 1] > best:
+                best = score[j - 1]
+                step = 1
+            if t > 0 and j > 2 and j % 2 == 1 and labels[j // 2] != labels[j // 2 - 1] and score[j - 2] > best:
+                best = score[j - 2]
+                step = 2
+            score[j] = best + log_probs[t, c]
+            came_from[t, j] = step
+    spans = np.zeros((L, 2), np.int32)
+    if T == 0 or L == 0:
+        return spans
+    j = states - 1 if score[states - 1] >= score[states - 2] else states - 2
+    for i in range(L):
+        spans[i, 0] = T
+    for t in range(T - 1, -1, -1):
+        if j % 2 == 1:
+            spans[j // 2, 0] = min(spans[j // 2, 0], t)
+            spans[j // 2, 1] = max(spans[j // 2, 1], t)
+        j -= came_from[t, j]
+    return spans

@@ -1,0 +1,517 @@
+r"""CTC prefix beam search guided by a target distribution (Eq. 2), with language model, prior and constraints.
+
+Every frame, all hypotheses are ranked by the whole score
+
+.. math::
+    S(h) = \lambda \log P(h) - (1-\lambda)\, s\, d(h, p) + w_{lm} \log P_{lm}(h)
+           + w_{prior} \sum_c (\log p(c) - \log p_{train}(c)) + b\, |h|
+
+and exactly the best `beam_size` are kept; no class is cut by its probability. With λ = 1 (or without a target) and no
+further term this is plain prefix beam search. ``docs/decoding.md`` explains the algorithm.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from fada.decoding import _ctc_kernel as kernel
+from fada.decoding._symbols import StepTable, SymbolSteps
+from fada.errors import FadaError
+from fada.guidance import Constraint, Guidance, check_weight
+from fada.lm import CharNgram, prior_weights
+from fada.progress import console
+from fada.targets import CharDistribution
+from fada.text import TextNormalizer
+
+_CHUNK = 16
+_DEPTH = 4096
+_UNKNOWN_AT_ONCE = 4096
+_AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One reading of a line.
+
+    Frames and confidences are found on first use, by the most probable alignment of the labels with the emissions; until
+    then a hypothesis keeps a reference to them.
+    """
+
+    text: str
+    """The symbols, joined, as the model writes them (not normalised)."""
+    score: float
+    """The whole sum the hypotheses were ranked by."""
+    log_prob: float
+    """log P(labels | emissions), summed over all paths that survived the beam; -inf if the constraints leave none."""
+    distance: float | None
+    """Distance of the text from the target; None without a target."""
+    lm_log_prob: float = 0.0
+    """log-probability by the language model, unweighted; 0 without one."""
+    labels: tuple[int, ...] = field(default=(), repr=False)
+    """The classes, without blanks and repetitions."""
+    _emissions: tuple[np.ndarray, int, tuple[str, ...]] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def _spans(self) -> tuple[tuple[tuple[int, int], ...], tuple[float, ...]]:
+        if self._emissions is None or not self.labels:
+            return (), ()
+        log_probs, blank, symbols = self._emissions
+        labels = np.array(self.labels, np.int64)
+        spans = kernel.align_labels(np.asarray(log_probs, np.float64), labels, blank).tolist()
+        frames, confidences = [], []
+        for c, (first, last) in zip(self.labels, spans, strict=True):
+            confidence = float(np.exp(log_probs[first : last + 1, c].max()))
+            frames += [(first, last + 1)] * len(symbols[c])
+            confidences += [min(confidence, 1.0)] * len(symbols[c])
+        return tuple(frames), tuple(confidences)
+
+    @property
+    def char_frames(self) -> tuple[tuple[int, int], ...]:
+        """For each code point of `text`, its first frame and the one after its last."""
+        return self._spans[0]
+
+    @property
+    def char_confidences(self) -> tuple[float, ...]:
+        """For each code point of `text`, the highest probability of its class within its frames."""
+        return self._spans[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_spans": self._spans, "_emissions": None}
+
+
+class CTCBeamDecoder:
+    """Guided CTC decoding.
+
+    ::
+
+        decoder = CTCBeamDecoder(symbols, beam_size=5, target=targets["14"], lam=0.5)
+        best = decoder.decode(log_probs)[0]
+        best.text, best.score, best.log_prob, best.distance
+
+    Args:
+        symbols: (V,) the text of each class of the model: any strings, also empty, of several code points or combining
+            marks. That of the blank is ignored.
+        blank: index of the blank class.
+        beam_size: hypotheses kept per frame. 1 follows the single best prefix by the whole score: nearly best path
+            decoding, and the one setting in which a hypothesis cannot be overtaken later.
+        target: the distribution to align to; None for none (λ counts as 1 then).
+        lam: λ of Eq. 2, from 0 to 1.
+        distance: ``sorted_w2``, ``aligned_w2`` (both O(1) per character), ``js``, ``kl`` or ``w1``.
+        scale: factor of the distance; 1 is the paper.
+        lm: a character n-gram model (natural logarithms), weighted with `lm_weight`.
+        lm_weight: its weight, from 0 up.
+        prior: the distribution of the training text. Each character adds
+            ``prior_weight * (log p_target - log p_train)``.
+        prior_weight: weight of the prior correction.
+        length_bonus: added for each code point.
+        forbidden: characters that may not be written (see :class:`fada.guidance.Constraint`).
+        allowed: the only characters that may be written, or None.
+        threads: for :meth:`decode_batch`; None uses every core this process may run on.
+
+    A line whose rows are not log-probabilities (their exponentials sum to 1 within 1 %) is taken for logits and
+    normalised with a log-softmax. This never changes a text, only `log_prob` and with it `score`.
+    """
+
+    def __init__(
+        self,
+        symbols: Sequence[str],
+        blank: int = 0,
+        beam_size: int = 5,
+        target: CharDistribution | None = None,
+        lam: float = 0.5,
+        distance: str = "sorted_w2",
+        scale: float = 1.0,
+        lm: CharNgram | None = None,
+        lm_weight: float = 0.0,
+        prior: CharDistribution | None = None,
+        prior_weight: float = 0.0,
+        length_bonus: float = 0.0,
+        forbidden: Iterable[str] = (),
+        allowed: Iterable[str] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.symbols = check_symbols(symbols, blank)
+        self.blank = int(blank)
+        self.beam_size = _check_count("beam_size", beam_size)
+        self.threads = None if threads is None else _check_count("threads", threads)
+        check_weight("lam", lam, 0, 1)
+        check_weight("scale", scale, 0, np.inf)
+        check_weight("lm_weight", lm_weight, 0, np.inf)
+        check_weight("prior_weight", prior_weight, -np.inf, np.inf)
+        check_weight("length_bonus", length_bonus, -np.inf, np.inf)
+        self.target, self.lam, self.distance, self.scale = target, float(lam), distance, float(scale)
+        self.lm, self.lm_weight = lm, float(lm_weight)
+        self.prior, self.prior_weight = prior, float(prior_weight)
+        self.length_bonus = float(length_bonus)
+        self.forbidden = frozenset(forbidden)
+        self.allowed = None if allowed is None else frozenset(allowed)
+        self._steps: dict[TextNormalizer, SymbolSteps] = {}
+        self._tables: dict[Any, StepTable] = {}
+        self._rows: dict[int, _TargetRow] = {}
+        self._automata: dict[int, tuple[CharNgram | None, kernel.Automaton, np.ndarray]] = {}
+        self._plans: dict[Any, _Plan] = {}
+        if target is not None:
+            self._row(target)
+
+    def replace(self, **changes: Any) -> "CTCBeamDecoder":
+        """A decoder with other settings; what was prepared for the symbols and language models is shared."""
+        names = "symbols blank beam_size target lam distance scale lm lm_weight prior prior_weight length_bonus"
+        settings = {name: getattr(self, name) for name in [*names.split(), "forbidden", "allowed", "threads"]}
+        unknown = sorted(set(changes) - set(settings))
+        if unknown:
+            raise FadaError(f"unknown decoder setting {unknown[0]!r}, expected one of {', '.join(settings)}.")
+        other = CTCBeamDecoder(**{**settings, **changes})
+        if (other.symbols, other.blank) == (self.symbols, self.blank):
+            other._steps, other._tables, other._automata = self._steps, self._tables, self._automata
+        return other
+
+    def decode(self, log_probs: Any, nbest: int = 1) -> list[Hypothesis]:
+        """The best readings of one line, best first.
+
+        Args:
+            log_probs: (T, V) natural log-probabilities per frame and class, float32 or float64, numpy or torch.
+            nbest: how many hypotheses to return, at most `beam_size`; fewer if there are not as many.
+        """
+        return self.decode_batch([log_probs], nbest=nbest)[0]
+
+    def decode_batch(
+        self,
+        log_probs: Sequence[Any],
+        targets: Sequence[CharDistribution | None] | None = None,
+        lms: Sequence[CharNgram | None] | None = None,
+        nbest: int = 1,
+    ) -> list[list[Hypothesis]]:
+        """Decode many lines on all threads, in order.
+
+        Args:
+            log_probs: one (T, V) array per line.
+            targets: one target per line (None: no guidance for it); by default the decoder's for all.
+            lms: one language model per line; by default the decoder's for all.
+            nbest: hypotheses per line.
+        """
+        nbest = min(_check_count("nbest", nbest), self.beam_size)
+        lines = [self._as_array(line, i) for i, line in enumerate(log_probs)]
+        targets = _one_per_line("targets", targets, self.target, len(lines))
+        lms = _one_per_line("lms", lms, self.lm, len(lines))
+        _compile_once()
+        results: list[list[Hypothesis]] = [[] for _ in lines]
+        jobs = []
+        threads = min(self.threads or _available_cores(), len(lines))
+        chunk = max(1, min(_CHUNK, -(-len(lines) // max(1, 4 * threads))))
+        for plan, members in self._grouped(lines, targets, lms):
+            jobs += [(plan, members[i : i + chunk]) for i in range(0, len(members), chunk)]
+
+        def run(job: tuple[_Plan, list[int]]) -> None:
+            plan, members = job
+            for i, hypotheses in zip(members, plan.run([lines[i] for i in members], members, nbest), strict=True):
+                results[i] = hypotheses
+
+        if threads <= 1 or len(jobs) == 1:
+            for job in jobs:
+                run(job)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for _ in pool.map(run, jobs):
+                    pass
+        return results
+
+    def greedy(self, log_probs: Any) -> Hypothesis:
+        """Best path decoding: the best class of every frame, collapsed. No target, language model or constraint.
+
+        `log_prob` and `score` are those of the one path.
+        """
+        line = _normalized(self._as_array(log_probs, 0), 0)
+        best = line.argmax(axis=1)
+        starts = np.flatnonzero(np.diff(best, prepend=-1))
+        labels = tuple(c for c in best[starts].tolist() if c != self.blank)
+        text = "".join([self.symbols[c] for c in labels])
+        log_prob = float(line[np.arange(len(line)), best].sum(dtype=np.float64))
+        distance = None if self.target is None else self._row(self.target).guidance.distance_of(text)
+        return Hypothesis(text, log_prob, log_prob, distance, 0.0, labels, (line, self.blank, self.symbols))
+
+    def _as_array(self, log_probs: Any, line: int) -> np.ndarray:
+        if hasattr(log_probs, "detach"):
+            log_probs = log_probs.detach().cpu().numpy()
+        array = np.asarray(log_probs)
+        V = len(self.symbols)
+        if array.ndim != 2 or array.shape[1] != V:
+            hint = " The axes seem to be swapped: pass the transpose." if array.ndim == 2 and len(array) == V else ""
+            raise FadaError(
+                f"line {line}: log-probabilities of shape {array.shape}, expected (frames, {V}) for {V} symbols.{hint}"
+            )
+        if array.dtype not in (np.float32, np.float64):
+            if array.dtype.kind not in "fiu":
+                raise FadaError(f"line {line}: log-probabilities of type {array.dtype}, expected float32 or float64.")
+            array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+        return np.ascontiguousarray(array)
+
+    def _row(self, target: CharDistribution) -> "_TargetRow":
+        row = self._rows.get(id(target))
+        if row is None:
+            row = self._rows[id(target)] = self._prepare_row(target)
+        return row
+
+    def _prepare_row(self, target: CharDistribution) -> "_TargetRow":
+        steps = self._steps_for(target.normalizer)
+        guidance = Guidance(target, self.lam, self.distance, self.scale, self.forbidden, self.allowed)
+        guidance = guidance.covering(steps.characters)
+        table = self._table(steps, guidance.alphabet, guidance.constraint)
+        weights = np.zeros(len(guidance.alphabet))
+        if self.prior_weight:
+            if self.prior is None:
+                raise FadaError("prior_weight needs the distribution of the training text: pass prior=targets.overall.")
+            weights = self.prior_weight * prior_weights(guidance.target, self.prior)
+        return _TargetRow(target, guidance, table, weights)
+
+    def _steps_for(self, normalizer: TextNormalizer) -> SymbolSteps:
+        return self._steps.setdefault(normalizer, SymbolSteps(self.symbols, self.blank, normalizer))
+
+    def _table(self, steps: SymbolSteps, alphabet: tuple[str, ...], constraint: Constraint) -> StepTable:
+        key = (steps.normalizer, alphabet, constraint)
+        if key not in self._tables:
+            self._tables[key] = StepTable(steps, alphabet, constraint)
+        return self._tables[key]
+
+    def _automaton(self, lm: CharNgram | None) -> tuple[kernel.Automaton, np.ndarray]:
+        if id(lm) not in self._automata:
+            arrays, ceiling = (lm or CharNgram.uniform("")).automaton(self.symbols, self.blank)
+            self._automata[id(lm)] = lm, arrays, ceiling
+        return self._automata[id(lm)][1:]
+
+    def _grouped(
+        self,
+        lines: Sequence[np.ndarray],
+        targets: Sequence[CharDistribution | None],
+        lms: Sequence[CharNgram | None],
+    ) -> "list[tuple[_Plan, list[int]]]":
+        """Lines that one compiled call can decode: one step table, one language model, one float type."""
+        groups: dict[Any, list[int]] = {}
+        for i, (line, target, lm) in enumerate(zip(lines, targets, lms, strict=True)):
+            table = None if target is None else id(self._row(target).table)
+            groups.setdefault((table, id(lm) if self.lm_weight else None, line.dtype), []).append(i)
+        plans = []
+        for members in groups.values():
+            unique = {id(targets[i]): targets[i] for i in members}
+            lm = lms[members[0]] if self.lm_weight else None
+            key = (*unique, "lm", id(lm))
+            if key not in self._plans:
+                self._plans[key] = _Plan(self, list(unique.values()), lm)
+            plan = self._plans[key]
+            plan.target_of.update((i, plan.position[id(targets[i])]) for i in members)
+            plans.append((plan, members))
+        return plans
+
+
+class _TargetRow:
+    """What one target contributes to the score arrays."""
+
+    def __init__(self, target: CharDistribution, guidance: Guidance, table: StepTable, weights: np.ndarray) -> None:
+        self.target = target
+        self.guidance = guidance
+        self.table = table
+        self.cell_weight = weights
+
+
+class _Plan:
+    """A compiled call for lines that share step table and language model."""
+
+    def __init__(self, decoder: CTCBeamDecoder, targets: list[CharDistribution | None], lm: CharNgram | None) -> None:
+        self.decoder = decoder
+        self.position = {id(target): i for i, target in enumerate(targets)}
+        self.target_of: dict[int, int] = {}
+        self.lm = lm
+        self.automaton, self.lm_ceiling = decoder._automaton(lm)
+        self.rows = [decoder._row(target) for target in targets if target is not None]
+        if self.rows:
+            self.table = self.rows[0].table
+        else:
+            constraint = Constraint(_AS_WRITTEN, decoder.forbidden, decoder.allowed)
+            steps = decoder._steps_for(_AS_WRITTEN)
+            self.table = decoder._table(steps, tuple(sorted(steps.characters)), constraint)
+        self.lam = decoder.lam if self.rows else 1.0
+        self._build()
+
+    def _build(self) -> None:
+        """Collect the score arrays; called again when the step table has grown."""
+        decoder, table = self.decoder, self.table
+        n = len(self.rows[0].guidance.alphabet) if self.rows else max(1, len(table._cells))
+        cell_weight = np.stack([row.cell_weight for row in self.rows]) if self.rows else np.zeros((1, n))
+        own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
+        bonus = decoder.length_bonus * np.array([len(symbol) for symbol in decoder.symbols])
+        masked = np.where(table.blocked, -np.inf, 0.0)
+        class_weight = own + bonus + masked
+        ceiling = own.copy()
+        arrays = table.arrays
+        for program, c in enumerate(table.program_class):
+            ops = arrays.operations[arrays.starts[program] : arrays.starts[program + 1]]
+            gained = (np.sign(ops) * cell_weight[:, np.abs(ops) - 1]).sum(axis=1)
+            ceiling[:, c] = np.maximum(ceiling[:, c], gained)
+        ceiling += bonus + masked + decoder.lm_weight * self.lm_ceiling
+        constraint_matters = table.follows_tails and not table.constraint.is_void
+        self.arrays = arrays
+        self.score = kernel.Score(
+            lam=self.lam,
+            distance_weight=self.rows[0].guidance.weight if self.rows else 0.0,
+            lm_weight=decoder.lm_weight if self.lm is not None else 0.0,
+            kind=self.rows[0].guidance.kind if self.rows else 0,
+            reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
+            class_weight=class_weight,
+            class_ceiling=ceiling,
+            cell_weight=cell_weight,
+            most_removed=table.most_removed,
+            most_added=table.most_added,
+            tracks_text=len(table.program_class) > 0 and (decoder.prior_weight != 0 or constraint_matters),
+        )
+
+    def run(self, lines: list[np.ndarray], members: list[int], nbest: int) -> list[list[Hypothesis]]:
+        """Decode some lines; `members` are their numbers in the batch."""
+        lengths = [len(line) for line in lines]
+        offsets = np.zeros(len(lines) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        flat = lines[0] if len(lines) == 1 else np.concatenate(lines)
+        stacked = _stacked(flat)
+        frame = np.empty(len(lines), np.int64)
+        kernel.first_unnormalized(stacked, offsets, frame)
+        if frame.max(initial=-1) >= 0:
+            lines = [_normalized(line, i) if f >= 0 else line for line, i, f in zip(lines, members, frame, strict=True)]
+            stacked = _stacked(np.concatenate(lines))
+        target_of = np.array([self.target_of[i] for i in members], np.int64)
+        most = max(lengths)
+        results = kernel.Results(
+            labels=np.empty((len(lines), nbest, most), np.int32),
+            lengths=np.empty((len(lines), nbest), np.int32),
+            values=np.empty((len(lines), nbest, 4)),
+            status=np.empty(len(lines), np.int32),
+            unknown=np.empty(_UNKNOWN_AT_ONCE if self.table.follows_tails else 1, np.int64),
+        )
+        depth = min(most * self.score.most_added, _DEPTH) + self.score.most_added + 3
+        while True:
+            arrays, score = self.arrays, self.score
+            kernel.search_lines(
+                stacked,
+                offsets,
+                target_of,
+                self.decoder.blank,
+                self.decoder.beam_size,
+                nbest,
+                depth,
+                score,
+                arrays,
+                self.automaton,
+                results,
+            )
+            status = results.status
+            if (status == kernel.UNKNOWN_STEP).any():
+                self.table.extend(results.unknown[1 : 1 + results.unknown[0]].tolist())
+                self._build()
+            elif (status == kernel.TOO_DEEP).any():
+                depth *= 4
+            else:
+                return self._hypotheses(lines, results)
+
+    def _hypotheses(self, lines: list[np.ndarray], results: kernel.Results) -> list[list[Hypothesis]]:
+        decoder, symbols, blank = self.decoder, self.decoder.symbols, self.decoder.blank
+        guided = self.score.distance_weight > 0
+        output = []
+        for i, (line, lengths, values) in enumerate(
+            zip(lines, results.lengths.tolist(), results.values.tolist(), strict=True)
+        ):
+            emissions = line, blank, symbols
+            hypotheses = []
+            for k, (length, (score, log_prob, distance, lm_log_prob)) in enumerate(zip(lengths, values, strict=True)):
+                if length < 0:
+                    break
+                labels = tuple(results.labels[i, k, :length].tolist())
+                text = "".join([symbols[c] for c in labels])
+                apart = distance if guided else None
+                hypotheses.append(Hypothesis(text, score, log_prob, apart, lm_log_prob, labels, emissions))
+            output.append(hypotheses or [Hypothesis("", -np.inf, -np.inf, None)])
+        if self.rows and not guided:
+            pass
+        del decoder
+        return output
+
+
+def check_symbols(symbols: Sequence[str], blank: int) -> tuple[str, ...]:
+    """The symbols as a tuple; refuses what is not a list of strings with a blank among them."""
+    if isinstance(symbols, str):
+        raise FadaError("symbols is one string, expected a list with the text of each class, the blank included.")
+    symbols = tuple(symbols)
+    for i, symbol in enumerate(symbols):
+        if not isinstance(symbol, str):
+            raise FadaError(f"symbol {i} is {symbol!r}, expected a string.")
+    if not isinstance(blank, int | np.integer) or not 0 <= blank < len(symbols):
+        raise FadaError(f"blank is {blank!r}, expected the index of one of {len(symbols)} symbols.")
+    return symbols
+
+
+def _check_count(name: str, value: Any) -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise FadaError(f"{name} is {value!r}, expected a whole number from 1 up.")
+    return int(value)
+
+
+def _one_per_line(name: str, given: Sequence[Any] | None, default: Any, n: int) -> Sequence[Any]:
+    if given is None:
+        return [default] * n
+    if len(given) != n:
+        raise FadaError(f"{len(given)} {name} for {n} lines, expected one per line.")
+    return given
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stacked(flat: np.ndarray) -> kernel.Line:
+    none = np.empty((0, flat.shape[1]), np.float64 if flat.dtype == np.float32 else np.float32)
+    return kernel.Line(flat, none) if flat.dtype == np.float32 else kernel.Line(none, flat)
+
+
+def _normalized(line: np.ndarray, number: int) -> np.ndarray:
+    """Log-probabilities of a line that may hold logits; refuses what cannot be either."""
+    if len(line) == 0:
+        return line
+    bad = np.isnan(line) | np.isposinf(line)
+    if bad.any():
+        t, c = (int(i) for i in np.argwhere(bad)[0])
+        raise FadaError(f"line {number}, frame {t}, class {c}: {line[t, c]}, expected a log-probability.")
+    top = line.max(axis=1)
+    if np.isneginf(top).any():
+        t = int(np.argmax(np.isneginf(top)))
+        raise FadaError(f"line {number}, frame {t}: every class has probability zero (-inf), expected at least one above.")
+    if line.min() >= 0 and line.max() <= 1 and np.allclose(line.sum(axis=1), 1, atol=1e-2):
+        raise FadaError(f"line {number}: these are probabilities, expected their logarithms. Pass numpy.log(...).")
+    with np.errstate(under="ignore"):
+        sums = np.exp(line.astype(np.float64)).sum(axis=1)
+    if np.allclose(sums, 1, rtol=0, atol=0.01):
+        return line
+    return log_softmax(line.astype(np.float64), axis=1).astype(line.dtype)
+
+
+_compiling = Lock()
+_is_compiled = False
+
+
+def _compile_once() -> None:
+    """Compile (or load from numba's cache) the search before threads share it, telling whoever is watching."""
+    global _is_compiled
+    if _is_compiled:
+        return
+    with _compiling:
+        if _is_compiled:
+            return
+        _is_compiled = True
+        message = "preparing the decoder (compiled once, then cached) …"
+        with console.status(message) if console.is_terminal else nullcontext():
+            tiny = CTCBeamDecoder(["", "a"], threads=1)
+            for dtype in (np.float32, np.float64):
+                tiny.decode(np.log(np.full((1, 2), 0.5, dtype)))

@@ -1,0 +1,154 @@
+"""N-best lists of a model that writes token by token: rescored with the same terms that guide a CTC beam search.
+
+The file has one row per hypothesis (parquet, JSONL, CSV or TSV): ``id``, ``hypothesis``, ``log_prob`` (natural
+logarithm, summed over the tokens), and if known ``reference`` and ``domain``. The order of rows does not matter.
+
+Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is the best it could do.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
+
+from fada.errors import FadaError
+from fada.files import replacing
+from fada.guidance import Guidance
+from fada.systems import read_table
+from fada.targets import CharDistribution
+from fada.tuned import Knowledge, LanguageModel, Weights
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class NBest:
+    """For every line the hypotheses of a model and their log-probabilities."""
+
+    ids: list[str]
+    hypotheses: list[list[str]]
+    log_probs: list[list[float]]
+    references: list[str] | None = None
+    domains: list[str | None] | None = None
+
+    def __post_init__(self) -> None:
+        for line, texts, values in zip(self.ids, self.hypotheses, self.log_probs, strict=True):
+            if not texts or len(texts) != len(values):
+                raise FadaError(f"line {line!r}: {len(texts)} hypotheses and {len(values)} log-probabilities.")
+            if not np.all(np.isfinite(values)):
+                raise FadaError(f"line {line!r}: a log-probability is not finite.")
+
+    @classmethod
+    def load(cls, path: PathLike) -> "NBest":
+        """Read a file with one row per hypothesis."""
+        columns = read_table(Path(path))
+        for name in ("id", "hypothesis", "log_prob"):
+            if name not in columns:
+                raise FadaError(f"{path}: no column {name!r}, expected id, hypothesis, log_prob (reference, domain).")
+        rows: dict[str, list[int]] = {}
+        for row, line in enumerate(columns["id"]):
+            rows.setdefault(str(line), []).append(row)
+        first = [numbers[0] for numbers in rows.values()]
+        try:
+            log_probs = [float(value) for value in columns["log_prob"]]
+        except (TypeError, ValueError):
+            raise FadaError(f"{path}: the column log_prob must hold a number in every row.") from None
+        references = [columns["reference"][row] for row in first] if "reference" in columns else None
+        if references is not None and None in references:
+            raise FadaError(f"{path}: line {list(rows)[references.index(None)]!r} has no reference, others have one.")
+        domains = [columns["domain"][row] for row in first] if "domain" in columns else None
+        return cls(
+            list(rows),
+            [[columns["hypothesis"][row] or "" for row in numbers] for numbers in rows.values()],
+            [[log_probs[row] for row in numbers] for numbers in rows.values()],
+            references,
+            None if domains is None else [None if domain is None else str(domain) for domain in domains],
+        )
+
+    def save(self, path: PathLike) -> None:
+        """Write parquet, one row per hypothesis."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        counts = [len(texts) for texts in self.hypotheses]
+        table = {
+            "id": [line for line, count in zip(self.ids, counts, strict=True) for _ in range(count)],
+            "hypothesis": [text for texts in self.hypotheses for text in texts],
+            "log_prob": [value for values in self.log_probs for value in values],
+        }
+        for name, column in (("reference", self.references), ("domain", self.domains)):
+            if column is not None:
+                table[name] = [value for value, count in zip(column, counts, strict=True) for _ in range(count)]
+        with replacing(path) as temporary:
+            pq.write_table(pa.table(table), temporary)
+
+    def oracle(self) -> list[str]:
+        """The hypothesis nearest to the reference in every list: what perfect rescoring would choose."""
+        if self.references is None:
+            raise FadaError("the n-best lists have no references.")
+        return [
+            min(texts, key=lambda text: Levenshtein.distance(reference, text))
+            for reference, texts in zip(self.references, self.hypotheses, strict=True)
+        ]
+
+
+class Rescorer:
+    """Chooses from n-best lists by the decoder's score; what a term says of a text is computed once."""
+
+    def __init__(self, lists: NBest, knowledge: Knowledge) -> None:
+        self.lists = lists
+        self.knowledge = knowledge
+        self._domains: Sequence[str | None] = lists.domains or [None] * len(lists.ids)
+        self._log_probs = _flat(lists.log_probs)
+        self._starts = np.cumsum([0, *(len(texts) for texts in lists.hypotheses)])
+        self._distances = lru_cache(maxsize=None)(self._compute_distances)
+        self._language = lru_cache(maxsize=None)(self._compute_language)
+        self._prior = lru_cache(maxsize=1)(self._compute_prior)
+
+    def choose(self, weights: Weights) -> list[str]:
+        """The best text of every line; ties go to the earlier hypothesis."""
+        self.knowledge.check(weights)
+        score = weights.lam * self._log_probs
+        if weights.guided:
+            score = score - (1 - weights.lam) * weights.scale * self._distances(weights.distance)
+        if weights.lm != "none":
+            score = score + weights.lm_weight * self._language(weights.lm)
+        if weights.prior_weight:
+            score = score + weights.prior_weight * self._prior()
+        if weights.length_bonus:
+            score = score + weights.length_bonus * _flat([[len(t) for t in texts] for texts in self.lists.hypotheses])
+        return [
+            texts[int(np.argmax(score[start:end]))]
+            for texts, start, end in zip(self.lists.hypotheses, self._starts[:-1], self._starts[1:], strict=True)
+        ]
+
+    def _compute_distances(self, distance: str) -> NDArray[np.float64]:
+        guides = {domain: Guidance(self._target(domain), distance=distance) for domain in set(self._domains)}
+        return self._each(lambda text, domain: guides[domain].distance_of(text))
+
+    def _compute_language(self, kind: LanguageModel) -> NDArray[np.float64]:
+        models = {domain: self.knowledge.lm_of(kind, domain) for domain in set(self._domains)}
+        return self._each(lambda text, domain: models[domain].log_prob(text))
+
+    def _compute_prior(self) -> NDArray[np.float64]:
+        return self._each(lambda text, domain: prior_sum(text, self._target(domain), self.knowledge.prior))
+
+    def _target(self, domain: str | None) -> CharDistribution:
+        target = self.knowledge.target_of(domain)
+        if target is None:
+            raise FadaError("guidance and prior correction need a target file: give one with --targets.")
+        return target
+
+    def _each(self, value) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
+        return np.array(
+            [
+                value(text, domain)
+                for texts, domain in zip(self.lists.hypotheses, self._domains, strict=True)
+                for text in texts
+            ]
+        )
