@@ -321,9 +321,7 @@ class CharNgram:
                 for c in self.components
             ],
         }
-        arrays = {
-            f"{name}_{i}": getattr(c, name) for i, c in enumerate(self.components) for name in _COMPONENT_ARRAYS
-        }
+        arrays = {f"{name}_{i}": getattr(c, name) for i, c in enumerate(self.components) for name in _COMPONENT_ARRAYS}
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, header=np.array(json.dumps(header, ensure_ascii=False)), **arrays)
 
@@ -420,7 +418,13 @@ def _train(lines: list[str], order: int, smoothing: str, further: Iterable[str])
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
     ends = np.cumsum([len(line) for line in lines])
     # Every line becomes: start mark, its characters, end.
-    stream = np.insert(np.searchsorted(lookup, points) + 2, np.repeat(ends, 2)[:-1], [END, start_mark] * (len(lines) - 1) + [END]) if joined else np.empty(0, np.int64)
+    stream = (
+        np.insert(
+            np.searchsorted(lookup, points) + 2, np.repeat(ends, 2)[:-1], [END, start_mark] * (len(lines) - 1) + [END]
+        )
+        if joined
+        else np.empty(0, np.int64)
+    )
     stream = np.concatenate([[start_mark], stream])
     starts = np.flatnonzero(stream == start_mark)
     position = np.arange(len(stream)) - np.repeat(starts, np.diff(starts, append=len(stream)))
@@ -484,7 +488,9 @@ def _count_grams(stream: np.ndarray, position: np.ndarray, order: int, identitie
         suffix[inverse] = shorter[at]
         at_start = np.zeros(len(distinct), bool)
         at_start[inverse[position[at] == n - 1]] = True
-        levels.append(_Grams(of_position, distinct // (identities + 1), distinct % (identities + 1), suffix, count, at_start))
+        levels.append(
+            _Grams(of_position, distinct // (identities + 1), distinct % (identities + 1), suffix, count, at_start)
+        )
         shorter = of_position
     return levels
 
@@ -565,9 +571,7 @@ def _read_arpa(path: Path, space: str | None) -> Component:
     return _from_grams(vocabulary, coded)
 
 
-def _from_grams(
-    vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], tuple[float, float]]]
-) -> Component:
+def _from_grams(vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], tuple[float, float]]]) -> Component:
     """The automaton of back-off n-grams given as (log-probability, log back-off weight)."""
     identities = len(vocabulary) + 2
     floor = -100 * math.log(10)

@@ -23,8 +23,12 @@ from fada.files import write_text
 from fada.statistics import MeanSem, mean_sem
 from fada.systems import read_table
 from fada.targets import TargetSet
+from fada.tuned import Tuned
 
 Training = Literal["standard", "TR-TT", "FADA"]
+TUNED_NAMES = ("tuned.json", "tuning.json")
+"""Where a run folder keeps the result of tuning."""
+
 FORMATS = ("html", "md", "tex", "csv")
 METHODS = ("Standard", "TR-TT", "FADA GD", "FADA TR", "FADA TR-GD")
 """The paper's names: domain token (TR-TT), guided decoding (GD), training-time alignment (TR), and both (TR-GD)."""
@@ -36,9 +40,11 @@ _METHOD = {
     ("FADA", False): "FADA TR",
     ("FADA", True): "FADA TR-GD",
 }
-_PLAIN_SYSTEMS = ("beam", "plain", "standard", "greedy", "model")
+_PLAIN_BEAM = re.compile(r"(beam( search)?[ _=-]?\d*|plain|standard)", re.IGNORECASE)
+_BEAM_SIZE = re.compile(r"(?:beam|@)[ _=-]?(\d+)", re.IGNORECASE)
+_PARTS_OF_A_SET = frozenset({"train", "validation", "test", "data", "lines"})
 _NOT_A_SETTING = frozenset(
-    {"seed", "seeds", "output", "out", "run", "folder", "name", "title", "resume", "device", "threads", "workers"}
+    {"seed", "out", "resume", "device", "threads", "save_steps", "validation_share"}
 )
 _PREDICTION_COLUMNS = ("id", "domain", "reference", "system", "hypothesis")
 _SCORE_COLUMNS = ("log_prob", "distance", "score")
@@ -69,7 +75,7 @@ class RunResults:
     metrics: dict[str, Any]
     predictions: dict[str, Predictions]
     targets: TargetSet | None
-    tuning: dict[str, Any] | None
+    tuned: Tuned | None
     options: Mapping[str, Any] = field(default_factory=dict)
     _evaluations: dict[str, Evaluation] = field(default_factory=dict, repr=False, compare=False)
 
@@ -84,14 +90,14 @@ class RunResults:
         if not folder.is_dir():
             raise FadaError(f"{folder}: no such run folder. Give the folder that fada train wrote.")
         targets = folder / "targets.json"
-        tuning = next((path for name in ("tuning.json", "tuned.json") if (path := folder / name).exists()), None)
+        tuned = next((path for name in TUNED_NAMES if (path := folder / name).exists()), None)
         return cls(
             folder=folder,
             config=_read_json(folder / "config.json"),
             metrics=_read_json(folder / "metrics.json"),
             predictions=_read_predictions(folder / "predictions.parquet"),
             targets=TargetSet.load(targets) if targets.exists() else None,
-            tuning=_read_json(tuning) if tuning else None,
+            tuned=Tuned.load(tuned) if tuned else None,
             options=options,
         )
 
@@ -101,55 +107,60 @@ class RunResults:
         return self.folder.resolve().name
 
     @cached_property
-    def data_source(self) -> str | None:
-        """Where the lines came from, as the configuration records it."""
-        found = self.setting("data", "source", "data_source", "test")
-        while isinstance(found, Mapping):
-            found = next((found[key] for key in ("test", "source", "path", "name", "data") if found.get(key)), None)
-        if isinstance(found, list):
-            found = found[0] if found else None
-        return str(found) if found else None
+    def data_source(self) -> list[str]:
+        """Where the lines that were reported on came from, as the configuration records it; empty if it does not."""
+        found = self.setting("test") or self.setting("data")
+        found = [found] if isinstance(found, str) else found
+        return [str(source) for source in found] if isinstance(found, list) else []
 
     @cached_property
     def dataset(self) -> str:
-        """What the data set is called in a table."""
-        named = self.setting("dataset", "data_name", "dataset_name")
-        return str(named) if isinstance(named, str) else Path(self.data_source or "data").name
+        """What the data set is called in a table: the setting `dataset`, or the name of the file or folder."""
+        named = self.setting("dataset")
+        if isinstance(named, str):
+            return named
+        sources = self.setting("data") or self.data_source
+        source = sources if isinstance(sources, str) else next(iter(sources), "data")
+        scheme, colon, rest = source.partition(":")
+        if colon and len(scheme) > 1 and scheme != "hub":  # a published set, not the drive of a path
+            return scheme
+        path = Path(rest if scheme == "hub" else source)
+        return path.parent.name if path.stem in _PARTS_OF_A_SET and path.parent.name else path.stem
 
     @cached_property
     def model(self) -> str:
         """What the model is called in a table."""
-        found = self.setting("model_name", "model", "architecture", "model_type")
-        if isinstance(found, Mapping):
-            found = next((found[key] for key in ("name", "kind", "type", "model_type") if found.get(key)), None)
-        name = Path(str(found or "model")).name
-        return {"crnn": "C-RNN", "trocr": "TrOCR", "whisper": "Whisper"}.get(name.lower(), name)
+        name = Path(str(self.setting("model") or "model")).name
+        family, _, size = name.partition(":")
+        shown = {"crnn": "C-RNN", "trocr": "TrOCR", "whisper": "Whisper"}.get(family.lower(), family)
+        return shown if size in ("", "base") else f"{shown} {size}"
 
     @cached_property
     def seed(self) -> int | None:
         """The seed of the run."""
         seed = self.setting("seed")
-        return int(seed) if isinstance(seed, int | float) else None
+        return seed if isinstance(seed, int) else None
 
     @cached_property
     def training(self) -> Training:
         """How the model was trained: plainly (λ = 1), with a domain token, or with the alignment loss."""
-        if self.setting("domain_tokens", "domain_token", "tagging", "tag_domains", "tr_tt", "trtt"):
+        if self.setting("tagging") not in (None, False, "none"):
             return "TR-TT"
-        lam = self.setting("lam", "lambda")
-        return "FADA" if isinstance(lam, int | float) and lam < 1 else "standard"
+        lam, scale = self.setting("lam"), self.setting("scale")
+        return "FADA" if isinstance(lam, int | float) and lam < 1 and scale != 0 else "standard"
 
     @cached_property
     def beam_size(self) -> int | None:
         """The beam that the run was decoded with, if recorded."""
-        beam = self.setting("beam_size", "beam", "num_beams")
-        return int(beam) if isinstance(beam, int | float) else None
+        beam = self.setting("beam_size")
+        return beam if isinstance(beam, int) else None
 
     @cached_property
     def plain_system(self) -> str | None:
         """The system that decodes without guidance: beam search if there is one, else best path."""
-        known = [name for name in _PLAIN_SYSTEMS if name in self.predictions]
-        return next(iter(known or [name for name in self.predictions if not is_guided(name)]), None)
+        beams = [name for name in self.predictions if _PLAIN_BEAM.fullmatch(name)]
+        usual = [name for name in (f"beam{self.beam_size}", *beams, "greedy") if name in self.predictions]
+        return next(iter([*usual, *(name for name in self.predictions if not is_guided(name))]), None)
 
     @cached_property
     def guided_system(self) -> str | None:
@@ -163,15 +174,14 @@ class RunResults:
         flat = dict(flatten(settings if isinstance(settings, Mapping) else {}))
         return tuple(sorted((k, str(v)) for k, v in flat.items() if not _NOT_A_SETTING.intersection(k.split("."))))
 
-    def setting(self, *names: str) -> Any:
-        """The first of `names` that the configuration has a value for, at any depth, the outermost first."""
-        for name in names:
-            layer: list[Mapping[str, Any]] = [self.config]
-            while layer:
-                for mapping in layer:
-                    if mapping.get(name) is not None:
-                        return mapping[name]
-                layer = [value for mapping in layer for value in mapping.values() if isinstance(value, Mapping)]
+    def setting(self, name: str) -> Any:
+        """A value of the configuration: of its settings, or else of the outermost part that has one."""
+        layer: list[Mapping[str, Any]] = [self.config.get("settings", {}), self.config]
+        while layer:
+            for mapping in layer:
+                if mapping.get(name) is not None:
+                    return mapping[name]
+            layer = [value for mapping in layer for value in mapping.values() if isinstance(value, Mapping)]
         return None
 
     def evaluation(self, system: str) -> Evaluation:
@@ -609,7 +619,7 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
     for run in runs:
         for system in run.predictions:
             method = _METHOD.get((run.training, is_guided(system)))
-            named = re.search(r"(?:beam|@)[ _=-]?(\d+)", system.lower())
+            named = _BEAM_SIZE.search(system)
             size = int(named[1]) if named else 1 if system == "greedy" else run.beam_size
             chosen = named or system in {run.plain_system, run.guided_system, "greedy"}
             if method is None or size is None or not chosen:

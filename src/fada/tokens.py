@@ -111,7 +111,10 @@ class TokenTable:
 def complete_text(data: bytes) -> tuple[str, bytes]:
     """Decode UTF-8 up to an incomplete last character; returns the text and the bytes that wait for the rest."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return decoder.decode(data), decoder.getstate()[0]
+    text, pending = decoder.decode(data), decoder.getstate()[0]
+    if pending[:1] == b"\xed" and pending[1:2] >= b"\xa0":  # half of a surrogate: waits in Python, never completes
+        return text + pending.decode("utf-8", "replace"), b""
+    return text, pending
 
 
 def whole_characters(piece: bytes) -> str:

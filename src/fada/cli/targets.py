@@ -225,7 +225,7 @@ def _print_frequencies(targets: "TargetSet", order: list[int]) -> None:
     width = min((console.width - labels) // columns - numbers - edges, 40)
     for start in range(0, len(targets), columns):
         names = targets.domains[start : start + columns]
-        table = Table(title="frequency in percent ± standard error")
+        table = Table(title=None if start else "percent ± standard error")
         for name in ("character", *names):
             table.add_column(Text(name), no_wrap=True)
         for i in order:

@@ -32,7 +32,7 @@ def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet
         for file in files:
             split = split_of(file.name) if source.is_dir() else None
             try:
-                yield from _read_manifest(file, Base.of(source, options), split, options, log)
+                yield from _read_manifest(file, Base.of(source, options), split, options, log, media)
             except UnicodeDecodeError as error:
                 log.skip(
                     file.name, f"the rest of the manifest cannot be decoded ({error})", "manifest cannot be decoded"
@@ -41,38 +41,16 @@ def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet
     return LineSet(read, str(source))
 
 
-def _read_manifest(file: Path, base: Base, split: str | None, options: Options, log: Log) -> Iterator[Line]:
-    rows = _json_rows(file, options, log) if file.suffix.lower() in {".jsonl", ".ndjson"} else _rows(file, options, log)
-    number, first = next(rows, (0, None))
-    if first is None:
-        log.skip(base.name(file), "the manifest is empty")
-        return
-    if isinstance(first, list):
-        if _is_header(first, options):
-            header = [name.strip() for name in first]
-            more: Iterable[tuple[int, Any]] = rows
-        else:
-            header = [*_HEADERLESS, *(f"column_{place}" for place in range(4, len(first) + 1))][: len(first)]
-            more = chain([(number, first)], rows)
-        columns = Columns.detect(header, options, str(file))
-        for number, cells in more:
-            if len(cells) > len(header):
-                log.skip(
-                    f"{base.name(file)}:{number}",
-                    f"{len(cells)} cells, expected {len(header)}; quote cells that hold the delimiter",
-                    "wrong number of cells",
-                )
-                continue
-            if line := _line(dict(zip(header, cells, strict=False)), columns, file, number, base, split, options, log):
-                yield line
-        return
-    known: tuple[str, ...] = ()
-    for place, row in chain([(number, first)], rows):
-        if tuple(row) != known:
-            known = tuple(row)
-            columns = Columns.detect(known, _only_present(options, known), str(file))
-        if line := _line(row, columns, file, place, base, split, options, log):
+def _read_manifest(
+    file: Path, base: Base, split: str | None, options: Options, log: Log, media: bool
+) -> Iterator[Line]:
+    is_json = file.suffix.lower() in {".jsonl", ".ndjson"}
+    number = 0
+    for number, row, columns in (_json_rows if is_json else _table_rows)(file, options, log):
+        if line := _line(row, columns, file, number, base, split, options, log, media):
             yield line
+    if number == 0:
+        log.skip(base.name(file), "the manifest has no rows")
 
 
 def _only_present(options: Options, keys: Iterable[str]) -> Options:
@@ -90,6 +68,7 @@ def _line(
     split: str | None,
     options: Options,
     log: Log,
+    media: bool,
 ) -> Line | None:
     name = base.name(file)
     source = f"{name}:{number}"
@@ -117,12 +96,12 @@ def _line(
             image = image or path
     place = str(image or audio or name)
     try:
-        image, audio = (None if not path else base.find(file.parent, str(path)) for path in (image, audio))
+        image, audio = (base.find(file.parent, str(path)) if path and media else None for path in (image, audio))
     except FadaError as error:
-        log.skip(source, str(error), str(error).split(repr(place))[0].split(place)[0].strip())
+        log.skip(source, str(error), "file missing or outside of the folder")
         return None
     text = row.get(columns.text) if columns.text else None
-    if text is None and image is None and audio is None:
+    if text is None and place == name:
         log.skip(source, "no text, no image and no sound", "empty row")
         return None
     extra = {key: value for key, value in row.items() if key not in columns.consumed and key is not None}
@@ -147,11 +126,27 @@ def _encoding(file: Path, options: Options) -> str:
     return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
-def _rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[str]]]:
+def _table_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, dict[str, Any], Columns]]:
     """The rows of a CSV or TSV file with the numbers of the lines that they end on."""
-    tabs = file.suffix.lower() == ".tsv"
+    rows = _cells(file, options, log)
+    number, first = next(rows, (0, []))
+    if _is_header(first, options):
+        header = [name.strip() for name in first]
+    else:
+        header = [*_HEADERLESS, *(f"column_{place}" for place in range(4, len(first) + 1))][: len(first)]
+        rows = chain([(number, first)], rows)
+    columns = Columns.detect(header, options, str(file))
+    for number, cells in rows:
+        if len(cells) > len(header):
+            reason = f"{len(cells)} cells, expected {len(header)}; quote cells that hold the delimiter"
+            log.skip(f"{file.name}:{number}", reason, "wrong number of cells")
+            continue
+        yield number, dict(zip(header, cells, strict=False)), columns
+
+
+def _cells(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[str]]]:
     with _open(file, options) as opened:
-        if tabs:
+        if file.suffix.lower() == ".tsv":
             for number, line in enumerate(opened, 1):
                 if line := line.rstrip("\r\n"):
                     yield number, [_unquoted(cell) for cell in line.split("\t")]
@@ -164,9 +159,8 @@ def _rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[st
             except StopIteration:
                 return
             except csv.Error as error:
-                log.skip(
-                    f"{file.name}:{reader.line_num}", f"not CSV: {error}; is a quotation mark not closed?", "not CSV"
-                )
+                reason = f"not CSV: {error}; is a quotation mark not closed?"
+                log.skip(f"{file.name}:{reader.line_num}", reason, "not CSV")
                 continue
             if row:
                 yield reader.line_num, row
@@ -193,7 +187,8 @@ def _is_header(cells: list[str], options: Options) -> bool:
     return not any(Path(cell).suffix.lower() in IMAGE_SUFFIXES | AUDIO_SUFFIXES for cell in cells)
 
 
-def _json_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, dict[str, Any], Columns]]:
+    known: tuple[str, ...] | None = None
     with _open(file, options) as opened:
         for number, line in enumerate(opened, 1):
             if not line.strip():
@@ -204,8 +199,10 @@ def _json_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, di
                 log.skip(f"{file.name}:{number}", f"not JSON ({error})", "not JSON")
                 continue
             if not isinstance(row, dict):
-                log.skip(
-                    f"{file.name}:{number}", f"expected an object, found {type(row).__name__}", "not a JSON object"
-                )
+                reason = f"expected an object, found {type(row).__name__}"
+                log.skip(f"{file.name}:{number}", reason, "not a JSON object")
                 continue
-            yield number, row
+            if tuple(row) != known:
+                known = tuple(row)
+                columns = Columns.detect(known, _only_present(options, known), str(file))
+            yield number, row, columns

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 import fada
 from fada.data.lines import Line, LineSet, Log, PathLike
-from fada.data.readers import Base, Columns, Options, SPLITS, canonical_split, split_of
+from fada.data.readers import SPLITS, Base, Columns, Options, canonical_split, split_of
 from fada.errors import FadaError
 from fada.files import replacing
 

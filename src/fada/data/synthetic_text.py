@@ -15,7 +15,6 @@ from functools import lru_cache
 from itertools import islice
 
 import numpy as np
-from scipy.optimize import least_squares
 from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
@@ -31,7 +30,7 @@ TOLERANCE = 0.01
 _VOCABULARY_SIZE = 20_000
 _RAREST_LETTER = 1e-4
 _CORRECTIONS = 12
-_PULL = 1e-3
+_NEWTON_STEPS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,21 +233,33 @@ class _Tilts:
         return softmax(self.base + weights @ self.word_scores, axis=1)
 
     def solve(self, wanted: np.ndarray) -> np.ndarray:
-        """(D, W) word probabilities under which the expected letter frequencies correlate as in `wanted`, (D, D)."""
-        pairs = np.triu_indices(len(wanted), 1)
+        """(D, W) word probabilities under which the expected letter frequencies correlate as in `wanted`, (D, D).
 
-        def misses(flat: np.ndarray) -> np.ndarray:
-            frequencies = self.probabilities(flat.reshape(wanted.shape)) @ self.counts
-            # The small pull to zero picks the gentlest of the tilts that reach the same correlations.
-            return np.concatenate([(np.corrcoef(frequencies) - wanted)[pairs], _PULL * flat])
-
-        def gradients(flat: np.ndarray) -> np.ndarray:
-            return np.vstack([self._correlation_gradients(flat.reshape(wanted.shape)), _PULL * np.eye(len(flat))])
-
-        start = self.weights.reshape(-1)
-        solution = least_squares(misses, start, jac=gradients, bounds=(-2, 2), max_nfev=60, ftol=1e-6, xtol=1e-5)
-        self.weights = solution.x.reshape(wanted.shape)
+        Newton's method with the shortest step that mends all pairs (there are more weights than pairs), halved while it
+        makes things worse.
+        """
+        miss = self._misses(self.weights, wanted)
+        for _ in range(_NEWTON_STEPS):
+            if np.abs(miss).max() < TOLERANCE / 20:
+                break
+            gradients = self._correlation_gradients(self.weights)
+            damped = gradients @ gradients.T + 1e-6 * np.eye(len(miss))
+            step = -(gradients.T @ np.linalg.solve(damped, miss)).reshape(wanted.shape)
+            step *= min(1.0, 0.3 / np.abs(step).max())
+            for _ in range(5):
+                moved = self._misses(self.weights + step, wanted)
+                if np.linalg.norm(moved) < np.linalg.norm(miss):
+                    self.weights, miss = self.weights + step, moved
+                    break
+                step /= 2
+            else:
+                break
         return self.probabilities(self.weights)
+
+    def _misses(self, weights: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """(pairs,) correlation of each pair of domains minus what is wanted."""
+        frequencies = self.probabilities(weights) @ self.counts
+        return (np.corrcoef(frequencies) - wanted)[np.triu_indices(len(wanted), 1)]
 
     def _correlation_gradients(self, weights: np.ndarray) -> np.ndarray:
         """(pairs, D * D) derivatives of the correlation of each pair of domains by the weights."""

@@ -211,7 +211,8 @@ class CTCBeamDecoder:
 
         def run(job: tuple[_Plan, list[int]]) -> None:
             plan, members = job
-            for i, hypotheses in zip(members, plan.run([lines[i] for i in members], members, nbest), strict=True):
+            decoded = plan.run([lines[i] for i in members], members, [targets[i] for i in members], nbest)
+            for i, hypotheses in zip(members, decoded, strict=True):
                 results[i] = hypotheses
 
         if threads <= 1 or len(jobs) == 1:
@@ -251,7 +252,7 @@ class CTCBeamDecoder:
             if array.dtype.kind not in "fiu":
                 raise FadaError(f"line {line}: log-probabilities of type {array.dtype}, expected float32 or float64.")
             array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-        return np.ascontiguousarray(array)
+        return array if array.flags.carray else array.copy(order="C")
 
     def _row(self, target: CharDistribution) -> "_TargetRow":
         row = self._rows.get(id(target))
@@ -304,9 +305,7 @@ class CTCBeamDecoder:
             key = (*unique, "lm", id(lm))
             if key not in self._plans:
                 self._plans[key] = _Plan(self, list(unique.values()), lm)
-            plan = self._plans[key]
-            plan.target_of.update((i, plan.position[id(targets[i])]) for i in members)
-            plans.append((plan, members))
+            plans.append((self._plans[key], members))
         return plans
 
 
@@ -326,7 +325,6 @@ class _Plan:
     def __init__(self, decoder: CTCBeamDecoder, targets: list[CharDistribution | None], lm: CharNgram | None) -> None:
         self.decoder = decoder
         self.position = {id(target): i for i, target in enumerate(targets)}
-        self.target_of: dict[int, int] = {}
         self.lm = lm
         self.automaton, self.lm_ceiling = decoder._automaton(lm)
         self.rows = [decoder._row(target) for target in targets if target is not None]
@@ -371,7 +369,9 @@ class _Plan:
             tracks_text=len(table.program_class) > 0 and (decoder.prior_weight != 0 or constraint_matters),
         )
 
-    def run(self, lines: list[np.ndarray], members: list[int], nbest: int) -> list[list[Hypothesis]]:
+    def run(
+        self, lines: list[np.ndarray], members: list[int], targets: list[CharDistribution | None], nbest: int
+    ) -> list[list[Hypothesis]]:
         """Decode some lines; `members` are their numbers in the batch."""
         lengths = [len(line) for line in lines]
         offsets = np.zeros(len(lines) + 1, np.int64)
@@ -383,7 +383,7 @@ class _Plan:
         if frame.max(initial=-1) >= 0:
             lines = [_normalized(line, i) if f >= 0 else line for line, i, f in zip(lines, members, frame, strict=True)]
             stacked = _stacked(np.concatenate(lines))
-        target_of = np.array([self.target_of[i] for i in members], np.int64)
+        target_of = np.array([self.position[id(target)] for target in targets], np.int64)
         most = max(lengths)
         results = kernel.Results(
             labels=np.empty((len(lines), nbest, most), np.int32),
@@ -415,14 +415,16 @@ class _Plan:
             elif (status == kernel.TOO_DEEP).any():
                 depth *= 4
             else:
-                return self._hypotheses(lines, results)
+                return self._hypotheses(lines, target_of, results)
 
-    def _hypotheses(self, lines: list[np.ndarray], results: kernel.Results) -> list[list[Hypothesis]]:
-        decoder, symbols, blank = self.decoder, self.decoder.symbols, self.decoder.blank
+    def _hypotheses(
+        self, lines: list[np.ndarray], target_of: np.ndarray, results: kernel.Results
+    ) -> list[list[Hypothesis]]:
+        symbols, blank = self.decoder.symbols, self.decoder.blank
         guided = self.score.distance_weight > 0
         output = []
-        for i, (line, lengths, values) in enumerate(
-            zip(lines, results.lengths.tolist(), results.values.tolist(), strict=True)
+        for i, (line, g, lengths, values) in enumerate(
+            zip(lines, target_of.tolist(), results.lengths.tolist(), results.values.tolist(), strict=True)
         ):
             emissions = line, blank, symbols
             hypotheses = []
@@ -431,13 +433,13 @@ class _Plan:
                     break
                 labels = tuple(results.labels[i, k, :length].tolist())
                 text = "".join([symbols[c] for c in labels])
-                apart = distance if guided else None
+                apart = distance if guided else self._distance(g, text)
                 hypotheses.append(Hypothesis(text, score, log_prob, apart, lm_log_prob, labels, emissions))
-            output.append(hypotheses or [Hypothesis("", -np.inf, -np.inf, None)])
-        if self.rows and not guided:
-            pass
-        del decoder
+            output.append(hypotheses or [Hypothesis("", -np.inf, -np.inf, self._distance(g, ""))])
         return output
+
+    def _distance(self, target: int, text: str) -> float | None:
+        return self.rows[target].guidance.distance_of(text) if self.rows else None
 
 
 def check_symbols(symbols: Sequence[str], blank: int) -> tuple[str, ...]:
@@ -487,7 +489,9 @@ def _normalized(line: np.ndarray, number: int) -> np.ndarray:
     top = line.max(axis=1)
     if np.isneginf(top).any():
         t = int(np.argmax(np.isneginf(top)))
-        raise FadaError(f"line {number}, frame {t}: every class has probability zero (-inf), expected at least one above.")
+        raise FadaError(
+            f"line {number}, frame {t}: every class has probability zero (-inf), expected at least one above."
+        )
     if line.min() >= 0 and line.max() <= 1 and np.allclose(line.sum(axis=1), 1, atol=1e-2):
         raise FadaError(f"line {number}: these are probabilities, expected their logarithms. Pass numpy.log(...).")
     with np.errstate(under="ignore"):

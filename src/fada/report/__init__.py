@@ -30,6 +30,7 @@ from fada.tables import FORMATS, RunResults, flatten, load_runs, paper_tables, w
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""
 
+_COLUMNS = ("text_column", "image_column", "domain_column")  # the run's own, so that it is read as it was in training
 _LINE_SHARE = 0.55  # of the size, at most, for the texts of the lines; images take what is left
 
 
@@ -123,7 +124,7 @@ def _context(
     models = list(dict.fromkeys(run.model for run in runs))
     names = [data_set.name for data_set in sets]
     seeds = [run.seed for run in runs if run.seed is not None]
-    licences = dict.fromkeys(str(text) for run in runs if (text := run.setting("licence", "license")))
+    licences = dict.fromkeys(str(text) for run in runs if (text := run.setting("licence")))
     kicker = [
         "Text recognition report",
         f"{len(runs)} runs" if len(runs) > 1 else runs[0].name,
@@ -133,7 +134,7 @@ def _context(
     facts = [
         ("fada", fada.__version__),
         ("Runs made with", ", ".join(dict.fromkeys(_version(run) for run in runs))),
-        ("Data", ", ".join(dict.fromkeys(run.data_source or run.dataset for run in runs))),
+        ("Data", ", ".join(dict.fromkeys(", ".join(run.data_source) or run.dataset for run in runs))),
         ("Licence of the data", ", ".join(licences) or "not recorded"),
         ("Model", ", ".join(models)),
         ("Seeds", ", ".join(map(str, dict.fromkeys(seeds))) or "not recorded"),
@@ -167,12 +168,17 @@ def _embed_images(
     """Fill `listed` with images, the budget shared by the data sets in proportion to their lines."""
     for number, name in enumerate(listed.names):
         wanted = listed.wanted(number)
-        source = data or next((run.data_source for run in runs if run.dataset == name and run.data_source), None)
-        if source is None or not wanted:
+        run = next((run for run in runs if run.dataset == name and run.data_source), None)
+        if (data is None and run is None) or not wanted:
             listed.notes.append("Images are left out: the runs do not record where the lines are. Give it with --data.")
             continue
         try:
-            found = images.collect(source, wanted, budget * len(wanted) // max(1, len(listed.kept)))
+            found = images.collect(
+                data or (run.data_source if run else ""),
+                wanted,
+                budget * len(wanted) // max(1, len(listed.kept)),
+                **{name: run.setting(name) for name in _COLUMNS if run and run.setting(name)},
+            )
         except FadaError as error:
             if data is not None:
                 raise
@@ -215,7 +221,7 @@ def _hash(text: str) -> str:
 
 
 def _version(run: RunResults) -> str:
-    version = run.setting("fada_version", "version", "fada")
+    version = run.setting("fada_version")
     return f"fada {version}" if isinstance(version, str) else "version not recorded"
 
 

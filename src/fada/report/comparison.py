@@ -180,7 +180,9 @@ def _default_compared(contenders: Sequence[Contender], before: Contender) -> Con
     others = [c for c in contenders if c is not before]
     same_model = [c for c in others if c.experiment.runs[0].model == before.experiment.runs[0].model]
 
-    def rank(contender: Contender) -> tuple[bool, bool, float]:
-        return (not contender.guided, contender.experiment.training != "FADA", contender.rates["cer"].mean)
+    def rank(contender: Contender) -> tuple[bool, bool, bool]:
+        plain = contender.system == contender.runs[0].plain_system
+        return (not contender.guided, contender.experiment.training != "FADA", not plain)
 
+    # Among equals the first, never the one with the lowest error: that would be chosen on the test lines.
     return min(same_model or others, key=rank, default=before)

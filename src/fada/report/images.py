@@ -41,13 +41,16 @@ class Thumbnails:
     citation: str | None = None
 
 
-def collect(source: str | os.PathLike[str], wanted: Sequence[str], budget: int) -> Thumbnails:
+def collect(
+    source: str | os.PathLike[str] | Sequence[str], wanted: Sequence[str], budget: int, **columns: str
+) -> Thumbnails:
     """The images of the lines `wanted` (the most important first), together at most `budget` bytes of base64.
 
     Args:
         source: what :func:`fada.read_lines` reads.
+        columns: its names of columns.
     """
-    lines = read_lines(source)
+    lines = read_lines(source, **columns)  # type: ignore[arg-type]
     ids = set(wanted)
     small: dict[str, Image.Image] = {}
     seen = 0
@@ -60,9 +63,8 @@ def collect(source: str | os.PathLike[str], wanted: Sequence[str], budget: int) 
         except FadaError:
             continue  # counted below with the other lines that have no image
     if not small:
-        missing = (
-            f"The lines of {source} have no images." if seen else f"No line id of the predictions occurs in {source}."
-        )
+        where = source if isinstance(source, str | os.PathLike) else ", ".join(source)
+        missing = f"The lines of {where} have none." if seen else f"No line id of the predictions occurs in {where}."
         return Thumbnails({}, f"Images are left out. {missing}", lines.licence, lines.citation)
     order = [line_id for line_id in wanted if line_id in small]
     level = _level(list(small.values()), budget)

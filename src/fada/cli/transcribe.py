@@ -1,0 +1,159 @@
+"""`fada transcribe` and `fada emit`: from images or sound to text, or to stored emissions."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_INPUTS = typer.Argument(
+    ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
+)
+_DOMAIN = typer.Option(None, "--domain", help="The domain of all lines.")
+_DOMAIN_COLUMN = typer.Option(None, "--domain-column", help="Column that holds the domain.")
+_DOMAIN_FROM = typer.Option(None, "--domain-from", help="folder, a table (CSV or JSON), or a pattern over the path.")
+_IMAGE_COLUMN = typer.Option(None, "--image-column", help="Column that holds the image.")
+_AUDIO_COLUMN = typer.Option(None, "--audio-column", help="Column that holds the sound.")
+_SPLIT = typer.Option(None, "--split", help="Read this split only.")
+_IMAGES = typer.Option(None, "--images", help="Folder with the page images, if not where the XML says.")
+_BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
+_THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("transcribe")(transcribe)
+    app.command("emit")(emit)
+
+
+def transcribe(
+    model: str = typer.Argument(..., help="Run folder, model folder or hub name."),
+    inputs: list[str] = _INPUTS,
+    out: Path = typer.Option(..., "--out", "-o", help="File or folder to write."),
+    format: str | None = typer.Option(
+        None, "--format", help="same, alto, page, txt, tsv, csv, jsonl, parquet or pairs; by default from --out."
+    ),
+    targets: Path | None = typer.Option(None, "--targets", help="Target file; a run folder's own by default."),
+    domain: str | None = _DOMAIN,
+    domain_column: str | None = _DOMAIN_COLUMN,
+    domain_from: str | None = _DOMAIN_FROM,
+    image_column: str | None = _IMAGE_COLUMN,
+    audio_column: str | None = _AUDIO_COLUMN,
+    split: str | None = _SPLIT,
+    images: Path | None = _IMAGES,
+    lam: float | None = typer.Option(
+        None, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search, the default without --targets. [0.5]"
+    ),
+    scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance; 1 is the paper."),
+    distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2, aligned_w2, js, kl or w1."),
+    beam: int = typer.Option(5, "--beam", min=1, help="Hypotheses kept in the search."),
+    tuned: Path | None = typer.Option(None, "--tuned", help="Weights found by `fada tune`, instead of the four above."),
+    lm_text: list[str] | None = typer.Option(
+        None, "--lm-text", help="Training lines for the language model that --tuned asks for; may be repeated."
+    ),
+    batch_size: int = _BATCH,
+    threads: int | None = _THREADS,
+    restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
+) -> None:
+    """Transcribe images or sound, guided by the character frequencies of their domain.
+
+    An interrupted job goes on where it stopped when the same command is given again. Lines that cannot be read are
+    reported and left out.
+    """
+    from fada.transcription import transcribe as run
+    from fada.tuned import Tuned, Weights
+
+    recognizer, lines, found_targets = _open(model, inputs, targets, threads, **_source(locals()))
+    if tuned is not None:
+        weights = Tuned.load(tuned).weights
+    else:
+        weights = Weights(beam=beam).change(
+            lam=lam if lam is not None else (0.5 if targets else 1.0), scale=scale, distance=distance
+        )
+    summary = run(
+        recognizer,
+        lines,
+        out,
+        format=format,
+        weights=weights,
+        knowledge=_knowledge(found_targets, tuned, lm_text or (), domain_column, domain_from),
+        model_name=model,
+        targets_name=str(targets) if targets else None,
+        batch_size=batch_size,
+        restart=restart,
+    )
+    _report(summary.failed, summary.notes)
+    speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
+    more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
+    where = f"{summary.files[0]}{more}" if summary.files else str(out)
+    typer.echo(f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed: {where}")
+    if not summary.transcribed:
+        raise typer.Exit(2)
+
+
+def emit(
+    model: str = typer.Argument(..., help="Run folder, model folder or hub name of a CTC model."),
+    inputs: list[str] = _INPUTS,
+    out: Path = typer.Option(..., "--out", "-o", help="The .npz file to write; symbols.json is written beside it."),
+    domain: str | None = _DOMAIN,
+    domain_column: str | None = _DOMAIN_COLUMN,
+    domain_from: str | None = _DOMAIN_FROM,
+    image_column: str | None = _IMAGE_COLUMN,
+    audio_column: str | None = _AUDIO_COLUMN,
+    split: str | None = _SPLIT,
+    images: Path | None = _IMAGES,
+    batch_size: int = _BATCH,
+    threads: int | None = _THREADS,
+) -> None:
+    """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
+    from fada.transcription import emit as run
+
+    recognizer, lines, _ = _open(model, inputs, None, threads, **_source(locals()))
+    emissions, failed = run(recognizer, lines, batch_size=batch_size)
+    emissions.save(out)
+    _report(failed, [])
+    typer.echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
+
+
+def _source(values: dict[str, Any]) -> dict[str, Any]:
+    names = "domain domain_column domain_from image_column audio_column split images"
+    return {name: values[name] for name in names.split()}
+
+
+def _open(
+    model: str, inputs: list[str], targets: Path | None, threads: int | None, **source: Any
+) -> tuple[Any, Any, Any]:
+    from fada.data.lines import read_lines
+    from fada.models import load_recognizer
+    from fada.targets import TargetSet
+
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], **source)
+    own = Path(model) / "targets.json"
+    path = targets or (own if own.is_file() else None)
+    return load_recognizer(model), lines, TargetSet.load(path) if path else None
+
+
+def _knowledge(
+    targets: Any, tuned: Path | None, lm_text: tuple[str, ...] | list[str], domain_column: str | None, domain_from: Any
+) -> Any:
+    from fada.data.lines import read_lines
+    from fada.tuned import Knowledge, Tuned
+
+    if not lm_text or tuned is None:
+        return Knowledge(targets, targets.overall if targets else None)
+    settings = Tuned.load(tuned)
+    texts: dict[str, list[str]] = {}
+    for line in read_lines(list(lm_text), domain_column=domain_column, domain_from=domain_from).texts():
+        texts.setdefault(line.domain or "", []).append(line.text or "")
+    return Knowledge.from_texts(texts, targets, order=settings.lm_order, share=settings.lm_share)
+
+
+def _report(failed: list[str], notes: list[str]) -> None:
+    for reason in [*failed[:20], *notes[:20]]:
+        typer.echo(f"  {reason}", err=True)
+    left = max(len(failed) - 20, 0) + max(len(notes) - 20, 0)
+    if left:
+        typer.echo(f"  … and {left} more", err=True)

@@ -1,0 +1,296 @@
+"""Transcribing many lines: batch by batch into a journal, so that an interruption loses nothing and repeats nothing.
+
+The journal is a JSON Lines file beside the output. Its first line says what the job is (model, weights, targets); every
+further line is one finished line of text, or one that could not be read and why. When all lines are in it, the output is
+written from it and the journal is removed.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fada.data.lines import Line, LineSet
+from fada.data.writers import Provenance, Transcription, write_transcriptions
+from fada.errors import FadaError
+from fada.progress import progress_bar
+from fada.tuned import Knowledge, Weights, decode_emissions
+
+if TYPE_CHECKING:
+    from fada.emissions import Emissions
+    from fada.models.recognizer import CTCRecognizer, Recognizer
+
+Row = dict[str, Any]
+"""One finished line in the journal: `id` and either `text` with its score parts, or `error`."""
+
+
+class Journal:
+    """What a job has finished so far, on disk after every batch.
+
+    Args:
+        path: the file; continued if it is there.
+        job: what decides the result. A journal of another job is refused, never mixed in.
+    """
+
+    def __init__(self, path: Path, job: Mapping[str, Any]) -> None:
+        self.path = path
+        self.rows: dict[str, Row] = {}
+        self._stream: TextIO | None = None
+        self._job = dict(job)
+        self._keep = self._read() if path.exists() else 0
+
+    def _read(self) -> int:
+        """Take in a journal that is there; returns the length of its readable part in bytes."""
+        good = 0
+        with self.path.open("rb") as stream:
+            for number, raw in enumerate(stream):
+                try:
+                    row = json.loads(raw) if raw.endswith(b"\n") else None
+                except ValueError:
+                    row = None
+                if not isinstance(row, dict):
+                    break  # the interruption fell into this line: it is transcribed again
+                if number == 0 and row != json.loads(json.dumps(self._job)):
+                    raise FadaError(
+                        f"{self.path}: an unfinished job with other settings is here. Repeat it with the same settings "
+                        "to finish it, choose another output, or start over with --restart."
+                    )
+                if number > 0:
+                    self.rows[row["id"]] = row
+                good += len(raw)
+        return good
+
+    def __enter__(self) -> "Journal":
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._keep:
+            os.truncate(self.path, self._keep)
+        self._stream = self.path.open("a", encoding="utf-8", newline="\n")
+        if not self._keep:
+            self._write([self._job])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream:
+            self._stream.close()
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Record finished lines; they are on disk when this returns."""
+        rows = list(rows)
+        self._write(rows)
+        self.rows.update((row["id"], row) for row in rows)
+
+    def _write(self, rows: Iterable[Row]) -> None:
+        if self._stream is None:
+            raise RuntimeError("the journal is not open")
+        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a job did.
+
+    Attributes:
+        files: what was written.
+        transcribed: lines with a text, `resumed` of them from an earlier, interrupted run.
+        failed: sources of the lines that could not be read, with the reason.
+        notes: what is worth knowing.
+        seconds: time of this run.
+    """
+
+    files: list[Path]
+    transcribed: int
+    resumed: int
+    failed: list[str]
+    notes: list[str]
+    seconds: float
+
+
+def transcribe(
+    recognizer: "Recognizer",
+    lines: LineSet,
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    weights: Weights | None = None,
+    knowledge: Knowledge | None = None,
+    model_name: str = "",
+    targets_name: str | None = None,
+    batch_size: int = 8,
+    restart: bool = False,
+) -> Summary:
+    """Transcribe `lines` into `out`; an interrupted job with the same arguments goes on where it stopped.
+
+    Args:
+        recognizer: the model.
+        lines: their `domain` chooses the target; lines of an unknown domain are guided to the overall distribution.
+        out: file or folder, see :func:`fada.data.writers.write_transcriptions`.
+        format: of the output.
+        weights: λ, scale, distance, beam and so on; plain beam search by default.
+        knowledge: targets and language models that the weights need.
+        model_name, targets_name: recorded with the output.
+        batch_size: lines per call of the network.
+        restart: forget an unfinished job.
+    """
+    weights, knowledge = weights or Weights(), knowledge or Knowledge()
+    knowledge.check(weights)
+    out = Path(out)
+    started = time.monotonic()
+    job = {"model": model_name, "targets": targets_name, "source": lines.name, "weights": weights.model_dump()}
+    path = out.with_name(f".{out.name}.journal")
+    if restart:
+        path.unlink(missing_ok=True)
+    notes: list[str] = []
+    with Journal(path, job) as journal:
+        resumed = len(journal.rows)
+        for rows in _read_batches(recognizer, lines, weights, knowledge, journal.rows, batch_size):
+            journal.append(rows)
+        notes += [str(skipped) for skipped in lines.skipped]
+        if resumed:
+            notes.append(f"{resumed} lines were already done")
+        files = _write(lines, journal.rows, out, format, weights, model_name, targets_name)
+    path.unlink()
+    failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
+    done = len(journal.rows) - len(failed)
+    return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
+
+
+def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) -> tuple["Emissions", list[str]]:
+    """The emissions of every line that can be read, and the reasons for those that cannot."""
+    from fada.emissions import Emissions
+
+    if recognizer.kind != "ctc":
+        raise FadaError("only CTC models have emissions; use `fada transcribe` for this one.")
+    parts: list[Emissions] = []
+    failed: list[str] = []
+    for batch in _batches(lines, {}, batch_size, "emitting"):
+        for readable, _, error in _in_parts(batch, lambda b: recognizer.emit(b, batch_size=batch_size)):
+            if error is None:
+                parts.append(readable)
+            else:
+                failed.append(error)
+    failed += [str(skipped) for skipped in lines.skipped]
+    if not parts:
+        raise FadaError(f"no line could be read ({len(failed)} failed). First: {failed[0] if failed else 'no lines'}")
+    return Emissions.concatenate(parts), failed
+
+
+def _batches(lines: LineSet, done: Mapping[str, Row], size: int, title: str) -> Iterator[list[Line]]:
+    """Batches of the lines that are not done, with a progress bar that shows lines per second."""
+    with progress_bar() as progress:
+        task = progress.add_task(title, total=lines.expected, completed=0)
+        rest = iter(lines)
+        started, finished = time.monotonic(), 0
+        while batch := list(islice(rest, size)):
+            todo = [line for line in batch if line.id not in done]
+            if todo:
+                yield todo
+                finished += len(todo)
+            speed = finished / max(time.monotonic() - started, 1e-9)
+            progress.update(task, advance=len(batch), description=f"{title}, {speed:.1f} lines/s")
+
+
+def _in_parts(batch: Sequence[Line], read: Any) -> Iterator[tuple[Any, Sequence[Line], str | None]]:
+    """`read` of the whole batch; if that fails, of each line alone, so that one bad line costs only itself."""
+    with suppress(FadaError):
+        yield read(batch), batch, None
+        return
+    for line in batch:
+        try:
+            yield read([line]), [line], None
+        except FadaError as error:
+            yield None, [line], str(error)
+
+
+def _read_batches(
+    recognizer: "Recognizer",
+    lines: LineSet,
+    weights: Weights,
+    knowledge: Knowledge,
+    done: Mapping[str, Row],
+    batch_size: int,
+) -> Iterator[list[Row]]:
+    reader = _ctc_rows if recognizer.kind == "ctc" else _generated_rows
+    for batch in _batches(lines, done, batch_size, "transcribing"):
+        rows: list[Row] = []
+        for read, part, error in _in_parts(batch, lambda b: reader(recognizer, b, weights, knowledge)):
+            if error is None:
+                rows += read
+            else:
+                rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
+        yield rows
+
+
+def _ctc_rows(recognizer: Any, batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
+    known = [replace(line, domain=line.domain or "", text=None) for line in batch]
+    emissions = recognizer.emit(known, batch_size=len(known))
+    rows = []
+    for line, best in zip(batch, decode_emissions(emissions, weights, knowledge), strict=True):
+        confidences = [round(c, 4) for c in best.char_confidences]
+        rows.append(
+            {
+                "id": line.id,
+                "text": best.text,
+                "confidence": round(fmean(confidences), 4) if confidences else None,
+                "characters": confidences,
+                "log_prob": best.log_prob,
+                "distance": best.distance,
+                "score": best.score,
+            }
+        )
+    return rows
+
+
+def _generated_rows(recognizer: Any, batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
+    targets = [knowledge.target_of(line.domain) for line in batch] if weights.guided else None
+    found = recognizer.generate(
+        batch,
+        targets=targets,
+        lam=weights.lam,
+        distance=weights.distance,
+        scale=weights.scale,
+        num_beams=weights.beam,
+    )
+    return [
+        {"id": line.id, "text": best.text, "log_prob": best.log_prob, "distance": best.distance, "score": best.score}
+        for line, best in zip(batch, found, strict=True)
+    ]
+
+
+def _write(
+    lines: LineSet,
+    rows: Mapping[str, Row],
+    out: Path,
+    format: str | None,
+    weights: Weights,
+    model_name: str,
+    targets_name: str | None,
+) -> list[Path]:
+    details = weights.model_dump(exclude={"lam"}) if weights.guided else {"beam": weights.beam}
+    provenance = Provenance(
+        model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
+    )
+    return write_transcriptions(_results(lines, rows), out, format, provenance=provenance)
+
+
+def _results(lines: LineSet, rows: Mapping[str, Row]) -> Iterator[Transcription]:
+    """The transcriptions in the order of the source."""
+    for line in lines:
+        row = rows.get(line.id)
+        if row is None or "error" in row:
+            continue
+        scores = {name: row[name] for name in ("log_prob", "distance", "score") if row.get(name) is not None}
+        yield Transcription.of(
+            line,
+            row["text"],
+            confidence=row.get("confidence"),
+            char_confidences=row.get("characters"),
+            extra=scores,
+        )
