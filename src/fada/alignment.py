@@ -118,7 +118,10 @@ class AlignmentLoss(nn.Module):
         missing = matrix.shape[1] - frequencies.shape[1]
         self.register_buffer("targets_matrix", nn.functional.pad(frequencies, (0, missing)), persistent=False)
         sparse = torch.sparse_coo_tensor(
-            torch.from_numpy(np.stack([matrix.row, matrix.col])), torch.from_numpy(matrix.data).float(), matrix.shape
+            torch.from_numpy(np.stack([matrix.row, matrix.col])),
+            torch.from_numpy(matrix.data).float(),
+            matrix.shape,
+            check_invariants=True,
         )
         # A dense product is faster for the few hundred classes of a CTC model, a sparse one for 50,000 tokens.
         self.register_buffer(

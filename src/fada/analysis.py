@@ -9,10 +9,10 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+P = ParamSpec("P")
+
 FORMATS = ("png", "svg")
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
 """Okabe and Ito's colours, told apart with any colour vision."""
 SHADES = "YlGnBu"
+ABSENT = "#E4E4E4"
 
 # Fonts whose glyphs are not what their code points say, or that draw a placeholder for every character.
 _UNFIT_FONTS = ("Last Resort", "STIXNonUnicode", "STIXSize", "cm")
@@ -145,6 +148,9 @@ def save_figure(
     """Write a figure as ``folder/name.png`` and so on; the same counts give the same bytes."""
     plt = _pyplot()
     paths = []
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(w_pad=0.1, h_pad=0.08)  # type: ignore[call-arg]
     for ending in formats:
         if ending not in (*FORMATS, "pdf"):
             raise FadaError(f"figure format {ending!r}, expected png, svg or pdf.")
@@ -158,6 +164,18 @@ def save_figure(
     return paths
 
 
+def _without_formulas(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
+    """A dollar sign in a domain or an alphabet starts no formula."""
+
+    @wraps(draw)
+    def plainly(*args: P.args, **kwargs: P.kwargs) -> "Figure":
+        with _pyplot().rc_context({"text.parse_math": False}):
+            return draw(*args, **kwargs)
+
+    return plainly
+
+
+@_without_formulas
 def heatmap(targets: TargetSet, threshold: float = 0.01, per_row: int = 40) -> "Figure":
     """Frequency of each character (columns, the most frequent first) in each domain (rows), in percent.
 
@@ -181,25 +199,28 @@ def heatmap(targets: TargetSet, threshold: float = 0.01, per_row: int = 40) -> "
         squeeze=False,
         layout="constrained",
     )
-    # Square roots keep rare characters apart from absent ones.
-    scale = plt.matplotlib.colors.PowerNorm(0.5, vmin=0, vmax=100 * float(frequencies.max()))
+    scale = _frequency_scale(100 * frequencies[:, shown])
     for row, axis in enumerate(axes[:, 0]):
         columns = shown[row * per_row : (row + 1) * per_row]
         values = np.full((len(targets), per_row), np.nan)
-        values[:, : len(columns)] = 100 * frequencies[:, columns]
+        values[:, : len(columns)] = np.where(frequencies[:, columns] > 0, 100 * frequencies[:, columns], np.nan)
         image = axis.imshow(values, cmap=SHADES, norm=scale, aspect="auto", interpolation="nearest")
+        axis.axvspan(-0.5, len(columns) - 0.5, color=ABSENT, zorder=-1)
         _label_characters(axis, [targets.symbols[i] for i in columns], size=11)
         axis.set_yticks(range(len(targets)), targets.domains, fontfamily=_fonts("".join(targets.domains)))
         _grid_between_cells(axis, len(columns), len(targets))
         if len(targets) * len(columns) <= 420 and rows == 1:
             _write_cells(axis, values[:, : len(columns)], "{:.1f}", scale, size=6)
-    figure.colorbar(image, ax=axes[:, 0], label="percent", shrink=0.9, pad=0.01, aspect=15 * rows)
+    figure.colorbar(
+        image, ax=axes[:, 0], label="percent (grey: never)", shrink=0.9, pad=0.01, aspect=15 * rows, format="%g"
+    )
     hidden = len(order) - len(shown)
     note = f" ({hidden} below {100 * threshold:g} % everywhere left out)" if hidden else ""
     figure.suptitle(f"Character frequency by domain{note}", fontsize=11, x=0.01, ha="left")
     return figure
 
 
+@_without_formulas
 def pearson(targets: TargetSet) -> "Figure":
     """Pearson correlation of the character frequencies of every two domains; the darker, the more alike."""
     plt = _pyplot()
@@ -220,7 +241,8 @@ def pearson(targets: TargetSet) -> "Figure":
     return figure
 
 
-def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 60) -> "Figure":
+@_without_formulas
+def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 40) -> "Figure":
     """LOWESS curves of frequency over the alphabet, one panel per domain: black for it, grey for the others.
 
     Characters stand along the axis from the most to the least frequent of the whole text (the `characters` first), so
@@ -235,7 +257,7 @@ def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 60) -> 
     rows = -(-len(targets) // columns)
     width = max(1.2 + 0.2 * len(order), 4.5)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(columns * width, 1.35 * rows + 0.8), squeeze=False, sharex=True, sharey=True,
+        rows, columns, figsize=(columns * width, 1.35 * rows + 0.8), squeeze=False, sharey=True,
         layout="constrained",
     )  # fmt: skip
     for position, axis in enumerate(axes.flat):
@@ -254,10 +276,13 @@ def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 60) -> 
         axis.margins(x=0.01)
         axis.grid(axis="y", color="#EEEEEE")
         axis.spines[["top", "right"]].set_visible(False)
-        _label_characters(axis, [targets.symbols[i] for i in order], size=9)
-        below = position + columns
-        axis.tick_params(axis="x", labelbottom=below >= len(targets), length=0)
+        axis.tick_params(axis="x", length=0)
+        if position + columns < len(targets):
+            axis.set_xticks([])
+        else:
+            _label_characters(axis, [targets.symbols[i] for i in order], size=9)
     figure.supylabel("percent of characters", fontsize=9)
+    figure.supxlabel("characters, the most frequent first", fontsize=9)
     figure.suptitle(
         "Character use by domain: LOWESS (black), frequencies (dots), the other domains (grey)",
         fontsize=11, x=0.01, ha="left",
@@ -265,6 +290,7 @@ def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 60) -> 
     return figure
 
 
+@_without_formulas
 def shift(targets: TargetSet, before: str, after: str, top: int = 30, level: float = 0.95) -> "Figure":
     """The characters that change most from one domain to another, with the confidence interval of each change.
 
@@ -285,7 +311,7 @@ def shift(targets: TargetSet, before: str, after: str, top: int = 30, level: flo
         bar.set_alpha(1.0 if one.certain else 0.35)
     axis.errorbar(change, rows, xerr=reach, fmt="none", ecolor="black", elinewidth=0.9, capsize=2, zorder=3)
     axis.axvline(0, color="black", linewidth=0.8, zorder=4)
-    labels = [_drawable(one.symbol) for one in drawn]
+    labels = [_named(one.symbol) for one in drawn]
     axis.set_yticks(rows, labels, fontfamily=_fonts("".join(labels)), fontsize=11)
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(len(drawn) - 0.4, -0.6)
@@ -361,9 +387,17 @@ def _grid_between_cells(axis: "Axes", columns: int, rows: int) -> None:
     axis.spines[:].set_visible(False)
 
 
+def _frequency_scale(percent: np.ndarray) -> Any:
+    """Square roots where all characters are common; logarithms where rare ones would look like absent ones."""
+    from matplotlib.colors import LogNorm, PowerNorm
+
+    highest, lowest = float(percent.max()), float(percent[percent > 0].min())
+    return PowerNorm(0.5, vmin=0, vmax=highest) if highest < 1500 * lowest else LogNorm(lowest, highest)
+
+
 def _write_cells(axis: "Axes", values: np.ndarray, text: str, scale: Any, size: float) -> None:
     for (row, column), value in np.ndenumerate(values):
-        if text.format(value).strip("0."):
+        if np.isfinite(value):
             colour = "white" if scale(value) > 0.55 else "black"
             axis.text(column, row, text.format(value), ha="center", va="center", color=colour, fontsize=size)
 
@@ -373,8 +407,16 @@ def _drawable(symbol: str) -> str:
     shown = visible(symbol)
     if symbol != OTHER and len(symbol) == 1 and any(_font_with(c) is None for c in shown):
         return f"U+{ord(symbol):04X}"
-    # A dollar sign would start a formula.
-    return shown.replace("$", r"\$")
+    return shown
+
+
+def _named(symbol: str) -> str:
+    """Punctuation and signs with their Unicode names: a comma and an apostrophe look alike on their own."""
+    shown = _drawable(symbol)
+    if len(symbol) != 1 or unicodedata.category(symbol)[0] not in "PS":
+        return shown
+    name = unicodedata.name(symbol, "").lower()
+    return f"{name if len(name) <= 26 else name[:25] + '…'}  {shown}"
 
 
 def _fonts(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from fada.errors import FadaError
 Pair = tuple[str, str]
 
 STANDARD_INPUT = "-"
-TEXT_SUFFIXES = (".txt", ".text", ".md")
+TEXT_SUFFIXES = (".txt", ".text")
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _BLOCK = 1 << 20
 _MARKUP = (".xml", ".html", ".htm", ".json", ".pdf", ".docx", ".odt", ".gz", ".zip")

@@ -1,10 +1,11 @@
 """Counting characters of a stream of text, quickly and in constant memory.
 
 Texts are gathered to about a million characters, and their code points counted at once. Where no character of such a
-chunk acts on its neighbours under Unicode composition (nearly always, once the text is composed), the normaliser is
-applied to the few distinct characters instead of to the text, which is what makes it fast; otherwise to every text.
+text acts on its neighbours under Unicode composition (nearly always, once the text is composed), the normaliser is
+applied to the few distinct characters instead of to the text, which is what makes it fast; otherwise to that text.
 """
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -55,25 +56,32 @@ class CharacterCounter:
         texts, self._texts, self.pending = self._texts, [], 0
         if not texts:
             return
-        if self.normalizer.spaces == "collapse":
-            # Any white space will do for the collapse, and a newline must only stand between texts.
-            texts = [text.replace("\n", " ") for text in texts]
-        joined = "\n".join(texts)
-        done = self._add_by_character(joined, len(texts))
-        if not done and self.normalizer.form != "none":
-            # Composed, most scripts leave no mark on its own. A newline never composes: the texts stay apart.
-            composed = unicodedata.normalize(self.normalizer.form, joined)
-            done = self._add_by_character(composed, len(texts))
-        if not done:
-            self._add_text_by_text(texts)
+        for prepare in (str, self._composed):
+            texts = [prepare(text) for text in texts]
+            dependent = self._add_by_character(texts)
+            if not dependent:
+                return
+            # Composed, most scripts leave no mark on its own: the texts that need care become few.
+            needs_care = re.compile(f"[{re.escape(dependent)}]").search
+            careful: list[str] = []
+            simple: list[str] = []
+            for text in texts:
+                (careful if needs_care(text) else simple).append(text)
+            self._add_by_character(simple)
+            texts = careful
+        self._add_text_by_text(texts)
 
-    def _add_by_character(self, joined: str, texts: int) -> bool:
-        """Count by the normal form of each distinct character; False if the characters depend on each other."""
-        histogram = _histogram(joined)
-        histogram["\n"] -= texts - 1
+    def _composed(self, text: str) -> str:
+        return text if self.normalizer.form == "none" else unicodedata.normalize(self.normalizer.form, text)
+
+    def _add_by_character(self, texts: list[str]) -> str:
+        """Count by the normal form of each distinct character, unless some depend on their neighbours: return those."""
+        # A newline never composes: the texts stay apart.
+        histogram = _histogram("\n".join(texts))
+        histogram["\n"] -= max(len(texts) - 1, 0)
         forms = {character: self._normal_form(character) for character in histogram}
         if None in forms.values():
-            return False
+            return "".join(character for character, form in forms.items() if form is None)
         counts: Counter[str] = Counter()
         for character, count in histogram.items():
             for normal in forms[character] or "":
@@ -82,13 +90,13 @@ class CharacterCounter:
             for character in [c for c in counts if c.isspace()]:
                 del counts[character]
             if self.normalizer.spaces == "collapse" and not self.normalizer.letters_only:
-                counts[" "] = sum(max(len(text.split()) - 1, 0) for text in joined.split("\n"))
+                counts[" "] = sum(max(len(text.split()) - 1, 0) for text in texts)
         self._counts.update(counts)
-        return True
+        return ""
 
     def _add_text_by_text(self, texts: list[str]) -> None:
         histogram = _histogram("\n".join(map(self.normalizer, texts)))
-        histogram["\n"] -= len(texts) - 1
+        histogram["\n"] -= max(len(texts) - 1, 0)
         self._counts.update(histogram)
 
     def _normal_form(self, character: str) -> str | None:

@@ -283,7 +283,7 @@ def counted_distance(kind: int, counts: np.ndarray, length: int, reference: np.n
             if p > 0.0:
                 total += p * math.log(p / m) / 2
         elif kind == KL:
-            total += (q + KL_EPSILON) * math.log((q + KL_EPSILON) / (p + KL_EPSILON))
+            total += (q + KL_EPSILON) * math.log((q + KL_EPSILON) / (p + KL_EPSILON)) - q + p
         else:
             carried += q - p
             total += abs(carried)

@@ -7,10 +7,10 @@ Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from rapidfuzz.distance import Levenshtein
 from fada.errors import FadaError
 from fada.files import replacing
 from fada.guidance import Guidance
+from fada.lm import prior_weights
 from fada.systems import read_table
-from fada.targets import CharDistribution
+from fada.targets import OTHER, CharDistribution
 from fada.tuned import Knowledge, LanguageModel, Weights
 
 PathLike = str | os.PathLike[str]
@@ -98,57 +99,63 @@ class NBest:
 
 
 class Rescorer:
-    """Chooses from n-best lists by the decoder's score; what a term says of a text is computed once."""
+    """Chooses from n-best lists by the decoder's score; what each term says of a text is computed once."""
+
+    kind: Literal["nbest"] = "nbest"
 
     def __init__(self, lists: NBest, knowledge: Knowledge) -> None:
         self.lists = lists
         self.knowledge = knowledge
-        self._domains: Sequence[str | None] = lists.domains or [None] * len(lists.ids)
-        self._log_probs = _flat(lists.log_probs)
-        self._starts = np.cumsum([0, *(len(texts) for texts in lists.hypotheses)])
-        self._distances = lru_cache(maxsize=None)(self._compute_distances)
-        self._language = lru_cache(maxsize=None)(self._compute_language)
-        self._prior = lru_cache(maxsize=1)(self._compute_prior)
+        self.ids = lists.ids
+        self.references = lists.references
+        self.domains: list[str | None] = list(lists.domains or [None] * len(lists.ids))
+        self._starts = np.cumsum([0, *map(len, lists.hypotheses)])
+        self._log_probs = np.array([value for values in lists.log_probs for value in values])
+        self._terms: dict[str, NDArray[np.float64]] = {}
 
     def choose(self, weights: Weights) -> list[str]:
-        """The best text of every line; ties go to the earlier hypothesis."""
+        """The best text of every line; ties go to the hypothesis that stands first."""
         self.knowledge.check(weights)
         score = weights.lam * self._log_probs
         if weights.guided:
-            score = score - (1 - weights.lam) * weights.scale * self._distances(weights.distance)
+            score = score - (1 - weights.lam) * weights.scale * self._term(weights.distance, self._distance)
         if weights.lm != "none":
-            score = score + weights.lm_weight * self._language(weights.lm)
+            score = score + weights.lm_weight * self._term(weights.lm, self._language)
         if weights.prior_weight:
-            score = score + weights.prior_weight * self._prior()
+            score = score + weights.prior_weight * self._term("prior", self._prior)
         if weights.length_bonus:
-            score = score + weights.length_bonus * _flat([[len(t) for t in texts] for texts in self.lists.hypotheses])
+            score = score + weights.length_bonus * self._term("length", lambda name, domain: len)
         return [
-            texts[int(np.argmax(score[start:end]))]
-            for texts, start, end in zip(self.lists.hypotheses, self._starts[:-1], self._starts[1:], strict=True)
+            texts[int(np.argmax(score[start : start + len(texts)]))]
+            for texts, start in zip(self.lists.hypotheses, self._starts[:-1], strict=True)
         ]
 
-    def _compute_distances(self, distance: str) -> NDArray[np.float64]:
-        guides = {domain: Guidance(self._target(domain), distance=distance) for domain in set(self._domains)}
-        return self._each(lambda text, domain: guides[domain].distance_of(text))
+    def _term(self, name: str, of_domain: Callable[[str, str | None], Callable[[str], float]]) -> NDArray[np.float64]:
+        """The value of a term for every hypothesis, (hypotheses,)."""
+        if name not in self._terms:
+            value_of = {domain: of_domain(name, domain) for domain in set(self.domains)}
+            lines = zip(self.lists.hypotheses, self.domains, strict=True)
+            self._terms[name] = np.array([value_of[domain](text) for texts, domain in lines for text in texts], float)
+        return self._terms[name]
 
-    def _compute_language(self, kind: LanguageModel) -> NDArray[np.float64]:
-        models = {domain: self.knowledge.lm_of(kind, domain) for domain in set(self._domains)}
-        return self._each(lambda text, domain: models[domain].log_prob(text))
+    def _distance(self, name: str, domain: str | None) -> Callable[[str], float]:
+        return Guidance(self._target(domain), distance=name).distance_of
 
-    def _compute_prior(self) -> NDArray[np.float64]:
-        return self._each(lambda text, domain: prior_sum(text, self._target(domain), self.knowledge.prior))
+    def _language(self, name: str, domain: str | None) -> Callable[[str], float]:
+        model = self.knowledge.lm_of(cast(LanguageModel, name), domain)
+        return model.log_prob if model is not None else lambda text: 0.0
+
+    def _prior(self, name: str, domain: str | None) -> Callable[[str], float]:
+        everything = "".join(text for texts in self.lists.hypotheses for text in texts)
+        target = self._target(domain)
+        target = target.covering(target.normalizer(everything))
+        if self.knowledge.prior is None:
+            raise FadaError("prior correction needs the training distribution: give prior, such as targets.overall.")
+        correction = dict(zip(target.symbols, prior_weights(target, self.knowledge.prior), strict=True))
+        return lambda text: sum(correction.get(c, correction.get(OTHER, 0.0)) for c in target.normalizer(text))
 
     def _target(self, domain: str | None) -> CharDistribution:
         target = self.knowledge.target_of(domain)
         if target is None:
             raise FadaError("guidance and prior correction need a target file: give one with --targets.")
         return target
-
-    def _each(self, value) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
-        return np.array(
-            [
-                value(text, domain)
-                for texts, domain in zip(self.lists.hypotheses, self._domains, strict=True)
-                for text in texts
-            ]
-        )

@@ -18,7 +18,7 @@ from scipy import special
 
 from fada.errors import FadaError
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 POOLED_CLUSTERS = 5000
 """More clusters than this are pooled at random into this many: the variance is estimated to one per cent, and the cost

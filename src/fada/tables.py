@@ -43,9 +43,7 @@ _METHOD = {
 _PLAIN_BEAM = re.compile(r"(beam( search)?[ _=-]?\d*|plain|standard)", re.IGNORECASE)
 _BEAM_SIZE = re.compile(r"(?:beam|@)[ _=-]?(\d+)", re.IGNORECASE)
 _PARTS_OF_A_SET = frozenset({"train", "validation", "test", "data", "lines"})
-_NOT_A_SETTING = frozenset(
-    {"seed", "out", "resume", "device", "threads", "save_steps", "validation_share"}
-)
+_NOT_A_SETTING = frozenset({"seed", "out", "resume", "device", "threads", "save_steps", "validation_share"})
 _PREDICTION_COLUMNS = ("id", "domain", "reference", "system", "hypothesis")
 _SCORE_COLUMNS = ("log_prob", "distance", "score")
 
@@ -175,14 +173,10 @@ class RunResults:
         return tuple(sorted((k, str(v)) for k, v in flat.items() if not _NOT_A_SETTING.intersection(k.split("."))))
 
     def setting(self, name: str) -> Any:
-        """A value of the configuration: of its settings, or else of the outermost part that has one."""
-        layer: list[Mapping[str, Any]] = [self.config.get("settings", {}), self.config]
-        while layer:
-            for mapping in layer:
-                if mapping.get(name) is not None:
-                    return mapping[name]
-            layer = [value for mapping in layer for value in mapping.values() if isinstance(value, Mapping)]
-        return None
+        """A value of the configuration: of its settings, or else beside them."""
+        settings = self.config.get("settings")
+        found = settings.get(name) if isinstance(settings, Mapping) else None
+        return self.config.get(name) if found is None else found
 
     def evaluation(self, system: str) -> Evaluation:
         """Error rates of one system, without intervals, computed once."""
@@ -490,9 +484,11 @@ class Experiment:
 
 
 def experiments(runs: Sequence[RunResults]) -> list[Experiment]:
-    """Runs gathered by data set, model, training and all settings but the seed, in the order given."""
+    """Runs gathered by data set, model, training (standard first) and all settings but the seed, in the order given."""
     grouped: dict[Any, list[RunResults]] = {}
-    for run in runs:
+    places = {(run.dataset, run.model): i for i, run in reversed(list(enumerate(runs)))}
+    order = ("standard", "TR-TT", "FADA")
+    for run in sorted(runs, key=lambda run: (places[run.dataset, run.model], order.index(run.training))):
         grouped.setdefault((run.dataset, run.model, run.training, run.variant), []).append(run)
     families: dict[Any, list[Any]] = {}
     for key in grouped:

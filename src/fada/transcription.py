@@ -1,8 +1,8 @@
 """Transcribing many lines: batch by batch into a journal, so that an interruption loses nothing and repeats nothing.
 
-The journal is a JSON Lines file beside the output. Its first line says what the job is (model, weights, targets); every
-further line is one finished line of text, or one that could not be read and why. When all lines are in it, the output is
-written from it and the journal is removed.
+The journal is a JSON Lines file beside the output. Its first line says what the job is (model, weights, targets);
+every further line is one finished line of text, or one that could not be read and why. When all lines are in it, the
+output is written from it and the journal is removed.
 """
 
 import json

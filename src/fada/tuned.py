@@ -5,10 +5,12 @@
     {"version": 1, "kind": "ctc", "lam": 0.4, "scale": 100.0, "distance": "aligned_w2", "beam": 5, "lm": "none", ...}
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,10 +39,10 @@ class Weights(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    lam: float = Field(NO_GUIDANCE, ge=0, le=1)
-    scale: float = Field(1.0, ge=0)
+    lam: float = Field(default=NO_GUIDANCE, ge=0, le=1)
+    scale: float = Field(default=1.0, ge=0)
     distance: str = "sorted_w2"
-    beam: int = Field(5, ge=1)
+    beam: int = Field(default=5, ge=1)
     prior_weight: float = 0.0
     lm: LanguageModel = "none"
     lm_weight: float = 0.0
@@ -102,8 +104,8 @@ class Tuned(Weights):
 
     version: Literal[1] = 1
     kind: Literal["ctc", "nbest"] = "ctc"
-    lm_order: int = Field(6, ge=1)
-    lm_share: float = Field(0.5, ge=0, le=1)
+    lm_order: int = Field(default=6, ge=1)
+    lm_share: float = Field(default=0.5, ge=0, le=1)
     evidence: Evidence | None = None
 
     @property
@@ -158,8 +160,6 @@ def make_decoder(
     """A beam search with `weights`; what they need and is not given is named."""
     from fada.decoding.ctc import CTCBeamDecoder
 
-    if weights.prior_weight and prior is None:
-        raise FadaError("prior correction needs the training distribution: give prior, such as targets.overall.")
     return CTCBeamDecoder(
         symbols,
         blank=blank,
@@ -188,6 +188,8 @@ class Knowledge:
     prior: CharDistribution | None = None
     global_lm: "CharNgram | None" = None
     domain_lms: Mapping[str, "CharNgram"] = field(default_factory=dict)
+    lm_order: int = 6
+    lm_share: float = 0.5
 
     @classmethod
     def from_texts(
@@ -202,20 +204,25 @@ class Knowledge:
         """Train everything on the training text of each domain; targets too, if they are not given."""
         from fada.lm import CharNgram
 
-        targets = targets or TargetSet.from_texts(texts)
+        targets = targets if targets is not None else TargetSet.from_texts(texts)
         everything = CharNgram.train([text for lines in texts.values() for text in lines], order, smoothing)
         domain_lms = {
             domain: CharNgram.train(lines, order, smoothing).interpolate(everything, 1 - share)
             for domain, lines in texts.items()
             if lines
         }
-        return cls(targets, targets.overall, everything, domain_lms)
+        return cls(targets, targets.overall, everything, domain_lms, order, share)
 
     def target_of(self, domain: str | None) -> CharDistribution | None:
         """The target of a domain; lines of an unknown domain are guided to the overall distribution."""
         if self.targets is None:
             return None
-        return self.targets[domain] if domain in self.targets else self.targets.overall
+        return self.targets.get(domain or "", self.targets.overall)
+
+    def unknown_domains(self, domains: Iterable[str | None]) -> list[str]:
+        """The domains without a target of their own, for a note to the user."""
+        known = set(self.targets or ())
+        return sorted({str(domain) for domain in domains if domain not in known}) if self.targets is not None else []
 
     def lm_of(self, kind: LanguageModel, domain: str | None) -> "CharNgram | None":
         """The language model for a line."""
@@ -228,6 +235,19 @@ class Knowledge:
             )
         return model
 
+    def fingerprint(self) -> str:
+        """Changes when anything in here changes."""
+        digest = hashlib.sha256()
+        for name, distribution in [*(self.targets or {}).items(), *([("", self.prior)] if self.prior else [])]:
+            digest.update(json.dumps([name, distribution.symbols, distribution.normalizer.to_dict()]).encode())
+            digest.update(distribution.counts.tobytes())
+        models = [*([("", self.global_lm)] if self.global_lm else []), *sorted(self.domain_lms.items())]
+        for name, model in models:
+            digest.update(json.dumps([name, model.weights]).encode())
+            for component in model.components:
+                digest.update(component.log_prob.tobytes())
+        return digest.hexdigest()[:16]
+
     def check(self, weights: Weights) -> None:
         """Refuse weights that ask for what is not there."""
         if (weights.guided or weights.prior_weight) and self.targets is None:
@@ -236,24 +256,91 @@ class Knowledge:
             self.lm_of(weights.lm, None)
 
 
+@lru_cache(maxsize=4)
+def _plain_decoder(symbols: tuple[str, ...], blank: int, threads: int | None) -> "CTCBeamDecoder":
+    """One decoder to derive others from: what it prepares for language models serves batch after batch."""
+    return make_decoder(Weights(), symbols, blank, threads=threads)
+
+
+class BeamSearch:
+    """Decodes stored emissions under any weights, each line with the target and language model of its domain.
+
+    What the decoder prepares for symbols, targets and language models is kept from one setting to the next.
+    """
+
+    kind: Literal["ctc"] = "ctc"
+
+    def __init__(self, emissions: "Emissions", knowledge: Knowledge, threads: int | None = None) -> None:
+        self.emissions = emissions
+        self.knowledge = knowledge
+        self.ids = list(emissions.ids)
+        self.references = emissions.references
+        self.domains: list[str | None] = list(emissions.domains or [None] * len(self.ids))
+        self._targets = {domain: knowledge.target_of(domain) for domain in set(self.domains)}
+        self._decoder = _plain_decoder(tuple(emissions.symbols), emissions.blank, threads)
+
+    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+        """The best hypothesis of every line."""
+        self.knowledge.check(weights)
+        needs_target = weights.guided or bool(weights.prior_weight)
+        decoder = self._decoder.replace(
+            beam_size=weights.beam,
+            lam=weights.lam,
+            distance=weights.distance,
+            scale=weights.scale,
+            lm_weight=weights.lm_weight,
+            prior=self.knowledge.prior if weights.prior_weight else None,
+            prior_weight=weights.prior_weight,
+            length_bonus=weights.length_bonus,
+        )
+        found = decoder.decode_batch(
+            self.emissions.log_probs,
+            targets=[self._targets[domain] for domain in self.domains] if needs_target else None,
+            lms=[self.knowledge.lm_of(weights.lm, d) for d in self.domains] if weights.lm != "none" else None,
+        )
+        return [nbest[0] for nbest in found]
+
+    def choose(self, weights: Weights) -> list[str]:
+        """The best text of every line."""
+        return [hypothesis.text for hypothesis in self.hypotheses(weights)]
+
+    def greedy(self) -> list[str]:
+        """Best path decoding of every line."""
+        return [self._decoder.greedy(log_probs).text for log_probs in self.emissions.log_probs]
+
+
 def decode_emissions(
     emissions: "Emissions", weights: Weights, knowledge: Knowledge, threads: int | None = None
 ) -> "list[Hypothesis]":
     """The best hypothesis of every line, each line with the target and language model of its domain."""
-    knowledge.check(weights)
-    domains: Iterable[str | None] = emissions.domains or [None] * len(emissions.ids)
-    known = list(domains)
-    needs_target = weights.guided or bool(weights.prior_weight)
-    targets = [knowledge.target_of(domain) for domain in known] if needs_target else None
-    lms = [knowledge.lm_of(weights.lm, domain) for domain in known] if weights.lm != "none" else None
-    decoder = make_decoder(
-        weights,
-        emissions.symbols,
-        emissions.blank,
-        targets[0] if targets else None,
-        knowledge.prior,
-        lms[0] if lms else None,
-        threads=threads,
-    )
-    found = decoder.decode_batch(emissions.log_probs, targets=targets, lms=lms)
-    return [hypotheses[0] for hypotheses in found]
+    return BeamSearch(emissions, knowledge, threads).hypotheses(weights)
+
+
+def load_knowledge(
+    targets: str | os.PathLike[str] | None = None,
+    lm_text: Sequence[str | os.PathLike[str]] = (),
+    *,
+    order: int = 6,
+    share: float = 0.5,
+    split: str | None = None,
+    domain_column: str | None = None,
+) -> Knowledge:
+    """Targets from a target file, language models from training lines (any source that ``read_lines`` reads).
+
+    Args:
+        lm_text: sources of training text. If a source has splits, its ``train`` split is read, unless `split` says
+            otherwise: validation and test lines must not enter a language model.
+    """
+    target_set = None if targets is None else TargetSet.load(targets)
+    if not lm_text:
+        return Knowledge(target_set, None if target_set is None else target_set.overall, lm_order=order, lm_share=share)
+    from fada.data.lines import read_lines
+
+    texts: dict[str, list[str]] = {}
+    for source in lm_text:
+        for line in read_lines(source, domain_column=domain_column).texts():
+            if line.split in (None, split or "train"):
+                texts.setdefault(line.domain or "", []).append(line.text or "")
+    if not texts:
+        raise FadaError(f"{', '.join(map(str, lm_text))}: no training text for the language model.")
+    return Knowledge.from_texts(texts, target_set, order=order, share=share)

@@ -36,6 +36,9 @@ def evaluate(
     seeds: bool = typer.Option(False, "--seeds", help="The sources are runs that differ in their seed: mean and SEM."),
     tuned: Path | None = typer.Option(None, help="For emissions: decode with these tuned weights too (fada tune)."),
     targets: Path | None = typer.Option(None, help="For emissions: the target file that the tuned weights guide to."),
+    lm_text: list[str] = typer.Option(
+        [], help="For emissions: training lines of the language model, if one was tuned."
+    ),
     confusions: int = typer.Option(0, min=0, help="Show so many of the most frequent confusions."),
     characters: int = typer.Option(0, min=0, help="Show so many characters most helped and most hurt by each system."),
     worst: int = typer.Option(0, min=0, help="Show so many of the worst lines."),
@@ -59,8 +62,11 @@ def evaluate(
     def load(source: Path, hypotheses: Path | None = None) -> "Systems":
         if source.suffix.lower() == ".npz":
             from fada.rivals import decode_tuned
+            from fada.tuned import Tuned, load_knowledge
 
-            return decode_tuned(source, tuned, targets)
+            weights = None if tuned is None else Tuned.load(tuned)
+            order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
+            return decode_tuned(source, weights, load_knowledge(targets, lm_text, order=order, share=share))
         return read_systems(
             source,
             hypotheses,

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -22,7 +23,7 @@ from fada.data.readers import (
 from fada.errors import FadaError
 
 _HEADERLESS = ("file", "text", "domain")
-_UNDECODED = range(0xDC80, 0xDD00)  # what the error handler surrogateescape makes of bytes that are not text
+_UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogateescape makes of bytes that are not text
 
 
 def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet:
@@ -76,16 +77,9 @@ def _line(
     split = row_split or split
     if options.split not in (None, split):
         return None
-    if any(
-        ord(letter) in _UNDECODED
-        for value in row.values()
-        if isinstance(value, str) and not value.isascii()
-        for letter in value
-    ):
-        encoding = options.encoding or "UTF-8"
-        log.skip(
-            source, f"the row is not {encoding}; save the manifest as UTF-8 or name its encoding", f"row not {encoding}"
-        )
+    if any(isinstance(value, str) and not value.isascii() and _UNDECODED.search(value) for value in row.values()):
+        reason = f"the row is not {options.encoding or 'UTF-8'}"
+        log.skip(source, f"{reason}; save the manifest as UTF-8 or name its encoding", reason)
         return None
     image, audio = (row.get(column) if column else None for column in (columns.image, columns.audio))
     if columns.file and (path := row.get(columns.file)):

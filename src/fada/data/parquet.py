@@ -89,19 +89,24 @@ def _lines(
     features = _features(schema)
     columns = Columns.detect(schema.names, options, str(file), _kinds(schema, features))
     wanted = [name for name in schema.names if media or name not in columns.media]
+    labelled = {
+        key: feature.get("names") or []
+        for key, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }
     name = base.name(file)
     number = 0
     for batch in batches(wanted):
         for row in batch.to_pylist():
             number += 1
-            if line := _line(row, columns, features, file, name, number, base, split, options, log, media):
+            if line := _line(row, columns, labelled, file, name, number, base, split, options, log, media):
                 yield line
 
 
 def _line(
     row: dict[str, Any],
     columns: Columns,
-    features: Mapping[str, Any],
+    labelled: Mapping[str, list[str]],
     file: Path,
     name: str,
     number: int,
@@ -112,10 +117,9 @@ def _line(
     media: bool,
 ) -> Line | None:
     source = f"{name}:{number}"
-    for column, feature in features.items():
-        labels = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
-        if labels and isinstance(row.get(column), int) and 0 <= row[column] < len(labels):
-            row[column] = labels[row[column]]
+    for key, labels in labelled.items():
+        if isinstance(row.get(key), int) and 0 <= row[key] < len(labels):
+            row[key] = labels[row[key]]
     stored = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
     split = stored or split
     if options.split not in (None, split):

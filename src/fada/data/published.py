@@ -292,7 +292,7 @@ def _archive(source: Path) -> Path | None:
 def _open_hpgt(source: Path, archive: Path) -> LineSet:
     """Page images in the folder, PAGE XML (in spite of its name) in the archive; pages without an image are skipped."""
     folder = source if source.is_dir() else source.parent
-    options = Options(domain_rule=domain_rule(HPGT_CENTURIES), images=folder, base=folder)
+    options = Options(domain_rule=domain_rule(HPGT_CENTURIES), images=folder, base=folder, grow=0.15)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         images = [file for file in sorted(folder.rglob("*"), key=natural) if file.suffix.lower() in IMAGE_SUFFIXES]

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -64,6 +64,7 @@ class Options:
     base: Path | None = None
     allow_outside: bool = False
     encoding: str | None = None
+    grow: float = 0.0
 
     def domain_of(self, column: Any, path: str, extra: Mapping[str, Any], log: Log) -> str | None:
         """The domain of a line: the one given for all, else by the rule, else from its column."""
@@ -298,12 +299,12 @@ class Columns:
         parts = tuple(lower[name] for name in PARTS_OF_ID if name in lower)
         return cls(**found, id_parts=parts if parts and parts[-1].lower() == "line_id" else ())
 
-    @property
+    @cached_property
     def media(self) -> frozenset[str]:
         """The columns that hold images and sound."""
         return frozenset(name for name in (self.image, self.audio) if name)
 
-    @property
+    @cached_property
     def consumed(self) -> frozenset[str]:
         """The columns that are not kept among the further ones, because a line has a place of its own for them."""
         own = {self.text, self.image, self.audio, self.file, self.split}

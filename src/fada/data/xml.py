@@ -1,6 +1,7 @@
 """What ALTO and PAGE share: safe parsing, finding the page image, geometry, cutting a line out of its page."""
 
 import math
+import os
 import re
 import statistics
 import warnings
@@ -83,6 +84,7 @@ class PageCrop:
         index: the line's place among the text lines of that file, in document order.
         region: id of the block that the line is in.
         line_id: id of the line in that file.
+        grow: by how much of its height the outline is widened: so much upwards, 0.4 of it downwards and sideways.
     """
 
     page: Path
@@ -93,17 +95,26 @@ class PageCrop:
     index: int = 0
     region: str | None = None
     line_id: str = ""
+    grow: float = 0.0
+
+    @property
+    def _margins(self) -> tuple[int, int]:
+        """Pixels by which the outline is widened upwards, and downwards and sideways."""
+        xs = [x for x, _ in self.polygon]
+        height = _area(self.polygon) / max(max(xs) - min(xs), 1.0)
+        return round(self.grow * height), round(0.4 * self.grow * height)
 
     @property
     def box(self) -> tuple[int, int, int, int]:
         """Left, top, right, bottom of the outline in whole pixels, inside the page."""
         width, height = self.page_size
         xs, ys = zip(*self.polygon, strict=True)
+        up, aside = self._margins
         return (
-            max(0, math.floor(min(xs))),
-            max(0, math.floor(min(ys))),
-            min(width, math.ceil(max(xs)) + 1),
-            min(height, math.ceil(max(ys)) + 1),
+            max(0, math.floor(min(xs)) - aside),
+            max(0, math.floor(min(ys)) - up),
+            min(width, math.ceil(max(xs)) + 1 + aside),
+            min(height, math.ceil(max(ys)) + 1 + aside),
         )
 
     def load(self) -> "Image.Image":
@@ -116,7 +127,10 @@ class PageCrop:
         left, top = self.box[:2]
         crop = _load_page(self.page, self.page.stat().st_mtime_ns if self.page.exists() else 0).crop(self.box)
         mask = Image.new("1", crop.size, 0)
-        ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in self.polygon], fill=1, outline=1)
+        pen = ImageDraw.Draw(mask)
+        up, aside = self._margins
+        for right, down in {(0, 0), (-aside, 0), (aside, 0), *((0, shift) for shift in range(-up, aside + 1))}:
+            pen.polygon([(x - left + right, y - top + down) for x, y in self.polygon], fill=1, outline=1)
         inside = np.asarray(mask)
         pixels = np.array(crop)
         if inside.any():
@@ -393,7 +407,7 @@ def find_image(names: Sequence[str], xml: Path, base: Base, images: Path | None)
         for one in dict.fromkeys((_plain(name), PurePosixPath(_plain(name)).name)):
             for where, folder in places:
                 try:
-                    return Path(where.find(folder, one))
+                    return Path(os.path.normpath(where.find(folder, one)))
                 except FadaError as error:
                     if "outside" in str(error) and (folder / one).exists():
                         refused = error
@@ -404,7 +418,7 @@ def find_image(names: Sequence[str], xml: Path, base: Base, images: Path | None)
                 for ending in (suffix, suffix.upper()):
                     file = folder / f"{stem}{ending}"
                     if file.is_file() and where.holds(file):
-                        return file
+                        return Path(os.path.normpath(file))
     raise refused or FadaError(f"the page image {names[0] if names else xml.stem} was not found")
 
 
@@ -468,17 +482,22 @@ def page_lines(
     for problem in page.problems:
         log.skip(name, problem)
     image: Path | None = None
+    missing: FadaError | None = None
     scale, size = (1.0, 1.0), (0, 0)
     try:
         image = find_image(page.image_names, file, base, options.images)
-        first = (seen if seen is not None else {}).setdefault(image, (name, kind))
-        if first[1] != kind:
-            log.skip(name, f"the same page as {first[0]}", "page that is there twice, as ALTO and as PAGE")
-            return
-        if media:
-            size, scale = _scale(page, image, name, log)
     except FadaError as error:
-        if media:
+        missing = error
+    first = (seen if seen is not None else {}).setdefault(image or Path(file.stem), (name, kind))
+    if first[1] != kind:
+        log.skip(name, f"the same page as {first[0]}", "page that is there twice, as ALTO and as PAGE")
+        return
+    if media:
+        try:
+            if image is None:
+                raise missing or FadaError("no page image")
+            size, scale = _scale(page, image, name, log)
+        except FadaError as error:
             for line in page.lines:
                 log.skip(f"{name}#{line.id}", str(error), "page image cannot be used")
             return
@@ -493,7 +512,7 @@ def page_lines(
                 log.skip(source, str(error), "outline cannot be used")
                 continue
             baseline = tuple((x * scale[0], y * scale[1]) for x, y in line.baseline)
-            crop = PageCrop(image, size, polygon, baseline, file, line.index, line.region, line.id)
+            crop = PageCrop(image, size, polygon, baseline, file, line.index, line.region, line.id, options.grow)
         extra: dict[str, Any] = {"page": PurePosixPath(name).stem, "line_id": line.id}
         if line.region:
             extra["region"] = line.region

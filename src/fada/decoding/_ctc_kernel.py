@@ -29,8 +29,6 @@ DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP = range(4)
 """How the search of a line ended."""
 
 _LOWEST = -1e300
-_NEGATIVE_DISTANCE = -1e-5
-"""A lower bound of every distance; KL with its epsilon is a little below zero for the empty text."""
 
 
 class Line(NamedTuple):
@@ -322,7 +320,7 @@ def search_lines(
     longest = most_frames * score.most_added + 2
     inverse = np.empty(longest + 1)
     largest_drop = np.zeros(longest + 1)
-    radius = math.sqrt(2.0 / n)
+    radius = math.sqrt(2.0 / n) if incremental else math.inf
     added, removed = score.most_added, score.most_removed
     inverse[0] = 0.0
     largest_drop[0] = radius
@@ -421,10 +419,9 @@ def search_lines(
                 mass = new_blank[s] + new_label[s]
                 value = lam * log_total[s] + extra[s]
                 if guided:
-                    lowest = distance[s] - largest_drop[length[s]] if incremental else _NEGATIVE_DISTANCE
-                    if lowest < 0.0 and incremental:
-                        lowest = 0.0
-                    value -= mu * lowest
+                    lowest = distance[s] - largest_drop[length[s]]
+                    if lowest > 0.0:
+                        value -= mu * lowest
                 if value > best_base:
                     best_base = value
                 if mass > 0.0:
@@ -464,12 +461,9 @@ def search_lines(
                     two = 0.0
                     constant = 0.0
                     if guided:
-                        if incremental:
-                            lowest = distance[s] - largest_drop[length[s]]
-                            if lowest > 0.0:
-                                bound -= mu * lowest
-                        else:
-                            bound -= mu * _NEGATIVE_DISTANCE
+                        lowest = distance[s] - largest_drop[length[s]]
+                        if lowest > 0.0:
+                            bound -= mu * lowest
                     if full and bound + best_gain[0] < heap_score[0]:
                         continue
                     if guided and incremental:

@@ -24,6 +24,7 @@ def guide_rows(
     log_probs: np.ndarray,  # (rows, vocabulary) float32
     out: np.ndarray,  # (rows, vocabulary) float32, filled here
     thresholds: np.ndarray,  # (rows,) float64, filled here: below it a token cannot be among the `keep` best
+    befores: np.ndarray,  # (rows,) float64, filled here: d(h), 0 before the first generated token
     counts: np.ndarray,  # (rows, n) int64 characters of each row's text; restored on return
     lengths: np.ndarray,  # (rows,) int64
     started: np.ndarray,  # (rows,) bool: False before the first generated token
@@ -105,13 +106,19 @@ def guide_rows(
         worst = max(farthest[longest], current)
         floor = weight * (worst - before)
 
+        befores[r] = before
+        row_log_probs = log_probs[r]
+        row_out = out[r]
+        for v in range(vocabulary):
+            row_out[v] = lam * row_log_probs[v] - floor
+
         threshold = -np.inf
         if keep > 0:
             filled = 0
-            least_gain = weight * current if kind <= ALIGNED_W2 else 0.0
+            least_loss = weight * current if kind <= ALIGNED_W2 else 0.0
+            cut = -np.inf  # below this log-probability not even the smallest loss reaches the heap
             for v in range(vocabulary):
-                value = lam * log_probs[r, v]
-                if filled == keep and value - least_gain <= heap[0]:
+                if row_log_probs[v] <= cut:
                     continue
                 if banned[v] or context[v] == 2 or (unfinished[r] and context[v] == 1):
                     continue
@@ -120,7 +127,7 @@ def guide_rows(
                     m -= spaces[v]
                 if m > 0:
                     m += prefix_lengths[r, 1 if spaces[v] > 0 else 0]
-                value -= weight * farthest[m]
+                value = lam * row_log_probs[v] - weight * farthest[m]
                 if filled < keep:
                     i = filled
                     filled += 1
@@ -141,35 +148,31 @@ def guide_rows(
                         heap[i] = heap[child]
                         i = child
                     heap[i] = value
+                if filled == keep and lam > 0.0:
+                    cut = (heap[0] + least_loss) / lam
             if filled == keep:
                 threshold = heap[0]
         thresholds[r] = threshold + weight * before
+        cut = (threshold + weight * closest) / lam if lam > 0.0 else -np.inf
 
         for v in range(vocabulary):
-            log_prob = log_probs[r, v]
-            value = lam * log_prob
-            if value - weight * closest < threshold or log_prob == -np.inf:
-                out[r, v] = -np.inf if banned[v] or log_prob == -np.inf else value - floor
+            if row_log_probs[v] < cut or row_log_probs[v] == -np.inf:
                 continue
-            if banned[v]:
-                out[r, v] = -np.inf
+            if banned[v] or context[v] == 2 or (unfinished[r] and context[v] == 1):
                 continue
-            if context[v] == 2 or (unfinished[r] and context[v] == 1):
-                out[r, v] = value - floor
-                continue
+            value = lam * row_log_probs[v]
             start = offsets[v]
             end = offsets[v + 1]
             if skip_spaces[r]:
                 start += spaces[v]
             m = end - start
             if m == 0:
-                out[r, v] = value - weight * (current - before)
+                row_out[v] = value - weight * (current - before)
                 continue
             which = 1 if spaces[v] > 0 else 0
             extra = prefix_lengths[r, which]
             m += extra
             if value - weight * nearest[m] < threshold:
-                out[r, v] = value - floor
                 continue
             new_squares = squares
             new_products = products
@@ -185,4 +188,7 @@ def guide_rows(
             for x in range(start - extra, end):
                 cell = cells[x] if x >= start else prefixes[r, which, x - start + extra]
                 remove_character(count, at_most, cell)
-            out[r, v] = value - weight * (distance - before)
+            row_out[v] = value - weight * (distance - before)
+        for v in range(vocabulary):
+            if banned[v] or row_log_probs[v] == -np.inf:
+                row_out[v] = -np.inf

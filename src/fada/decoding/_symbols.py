@@ -31,6 +31,11 @@ def _joins_previous(character: str) -> bool:
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
 
+@lru_cache(maxsize=65536)
+def _starts_with_space(character: str) -> bool:
+    return unicodedata.normalize("NFKD", character)[0].isspace()
+
+
 class Step(NamedTuple):
     """The effect of one symbol on the normalised text."""
 
@@ -56,7 +61,7 @@ class SymbolSteps:
 
     def _is_open(self, character: str) -> bool:
         """Whether a character's effect depends on what stands before it."""
-        return _joins_previous(character) or (self._collapses and character.isspace())
+        return _joins_previous(character) or (self._collapses and _starts_with_space(character))
 
     def depends_on_context(self, symbol: str) -> bool:
         """Whether the effect of a symbol depends on the text before it, also where no space is pending."""
@@ -101,7 +106,8 @@ class SymbolSteps:
             composed = {unicodedata.normalize("NFC", c + mark) for c in frontier for mark in joining}
             frontier = {c for text in composed for c in text} - found
             found |= frontier
-        return {form for c in found for form in self.normalizer(c)}
+        forms = {form for c in found for form in self.normalizer(c)}
+        return forms | set(self.normalizer("x x")) - {"x"} if any(map(_starts_with_space, found)) else forms
 
 
 class StepTable:
@@ -130,9 +136,14 @@ class StepTable:
         self.cell = np.full(V, NO_CHARACTER, np.int32)
         self.reset = np.zeros(V, np.int32)
         self.joins = np.array([steps.depends_on_context(s) for s in symbols])
-        self.blocked = np.array([c == steps.blank or not self.constraint.permits(s) for c, s in enumerate(symbols)])
         self.joins[steps.blank] = False
-        self.follows_tails = bool(self.joins.any())
+        # A mark is judged together with the letter it joins, when its step is learnt.
+        self.blocked = np.array(
+            [c == steps.blank or not (self.joins[c] or self.constraint.permits(s)) for c, s in enumerate(symbols)]
+        )
+        self.follows_tails = bool(self.joins.any()) or any(
+            steps.is_irregular(steps.tail(s)) for c, s in enumerate(symbols) if c != steps.blank
+        )
         for c, symbol in enumerate(symbols):
             if c == steps.blank or symbol == "":
                 self.reset[c] = KEEP
@@ -175,7 +186,8 @@ class StepTable:
         operations = [-1 - self._cell_of(x) for x in removed] + [1 + self._cell_of(x) for x in added]
         self._known[key] = len(self._programs)
         next_state = self._state(after) if self.follows_tails else 0
-        self._programs.append((tuple(operations), next_state, not self.constraint.permits(tail + symbol)))
+        judged = symbol if self.steps.is_irregular(tail) else tail + symbol
+        self._programs.append((tuple(operations), next_state, not self.constraint.permits(judged)))
 
     def extend(self, keys: Sequence[int]) -> None:
         """Add steps that a search asked for (tail · V + class) and could not find."""

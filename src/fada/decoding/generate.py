@@ -392,11 +392,12 @@ class GuidedLogitsProcessor(LogitsProcessor):
         g, v = self.guidance, self.vocabulary
         per_row = self._guidance_of_rows(len(rows))
         prefixes, prefix_lengths = self._prefixes(rows)
-        thresholds = np.empty(len(rows))
+        thresholds, befores = np.empty(len(rows)), np.empty(len(rows))
         guide_rows(
             log_probs,
             out,
             thresholds,
+            befores,
             np.array([row.counts for row in rows], np.int64),
             np.array([row.length for row in rows], np.int64),
             np.full(len(rows), started),
@@ -420,7 +421,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
             if self._constrained:
                 self._constraint.apply(row, out[r], tokens)
             if len(tokens):
-                self._read_in_context(row, per_row[r], started, tokens, log_probs[r], out[r], thresholds[r])
+                self._read_in_context(row, per_row[r], befores[r], tokens, log_probs[r], out[r], thresholds[r])
 
     def _prefixes(self, rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
         """What the next token brings into the count besides its own characters, without and with a leading space.
@@ -453,14 +454,13 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self,
         row: Row,
         guidance: Guidance,
-        started: bool,
+        before: float,
         tokens: np.ndarray,
         log_probs: np.ndarray,
         out: np.ndarray,
         threshold: float,
     ) -> None:
         """Score the tokens whose characters only the text can tell, unless their bound rules them out."""
-        before = guidance.distance_of(row.text) if started else 0.0
         best_possible = guidance.lam * log_probs[tokens] + guidance.weight * before
         for token in tokens[(best_possible >= threshold) & np.isfinite(out[tokens])]:
             text, _ = self.vocabulary.text_of(row.data + self.vocabulary.table.pieces[token])

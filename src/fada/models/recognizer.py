@@ -70,6 +70,11 @@ class Recognizer(ABC):
     def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """What the alignment loss takes of the network's output: scores and lengths, or logits and labels."""
 
+    def task_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> tuple[Tensor, Any]:
+        """The loss of a batch and the network's output. `model` is the network, wrapped or compiled."""
+        outputs = model(**inputs)
+        return outputs.loss, outputs
+
     @abstractmethod
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the network and its processor."""

@@ -45,6 +45,10 @@ class Written:
     notes: tuple[str, ...]
     tables: tuple[Path, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**vars(self), "path": str(self.path), "tables": [str(path) for path in self.tables]}
+
 
 def write_report(
     runs: Sequence[str | os.PathLike[str]],
@@ -122,7 +126,7 @@ def _context(
     resamples: int,
 ) -> dict[str, Any]:
     models = list(dict.fromkeys(run.model for run in runs))
-    names = [data_set.name for data_set in sets]
+    names = dict.fromkeys(data_set.source for data_set in sets)
     seeds = [run.seed for run in runs if run.seed is not None]
     licences = dict.fromkeys(str(text) for run in runs if (text := run.setting("licence")))
     kicker = [
@@ -166,8 +170,8 @@ def _embed_images(
     context: dict[str, Any],
 ) -> None:
     """Fill `listed` with images, the budget shared by the data sets in proportion to their lines."""
-    for number, name in enumerate(listed.names):
-        wanted = listed.wanted(number)
+    lines = {name: listed.wanted(name) for name in dict.fromkeys(listed.sources)}
+    for name, wanted in lines.items():
         run = next((run for run in runs if run.dataset == name and run.data_source), None)
         if (data is None and run is None) or not wanted:
             listed.notes.append("Images are left out: the runs do not record where the lines are. Give it with --data.")
@@ -176,15 +180,15 @@ def _embed_images(
             found = images.collect(
                 data or (run.data_source if run else ""),
                 wanted,
-                budget * len(wanted) // max(1, len(listed.kept)),
-                **{name: run.setting(name) for name in _COLUMNS if run and run.setting(name)},
+                budget * len(wanted) // sum(map(len, lines.values())),
+                **{column: run.setting(column) for column in _COLUMNS if run and run.setting(column)},
             )
         except FadaError as error:
             if data is not None:
                 raise
             listed.notes.append(f"Images are left out: {error}")
             continue
-        listed.images.update({(number, line_id): image for line_id, image in found.images.items()})
+        listed.images.update({(name, line_id): image for line_id, image in found.images.items()})
         listed.notes.extend([found.note] if found.note else [])
         if found.licence and ("Licence of the data", "not recorded") in context["facts"]:
             at = context["facts"].index(("Licence of the data", "not recorded"))

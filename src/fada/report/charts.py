@@ -93,6 +93,8 @@ def line_chart(
 
     x_low, x_high = _padded([x for x, _ in points] + [x for x, _ in marks], 0.02)
     y_low, y_high = _padded([scaled(y) for y in [y for _, y in points] + bands], 0.06)
+    if marks:  # room for their labels above the curves
+        y_high += 0.1 * (y_high - y_low)
     plot_width, plot_height = WIDTH - _LEFT - _RIGHT, height - _TOP - _BOTTOM
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -156,66 +158,77 @@ def frequency_chart(
     after: Sequence[float],
     title: str,
     labels: tuple[str, str, str],
-    height: int = 170,
 ) -> Markup:
-    """Target frequencies as bars, the predictions of two systems as an open and a filled dot beside each other.
+    """Target frequencies as bars; below each, how far two systems are from it: an open and a filled dot.
 
     Args:
         symbols: characters on the x axis, in the order of drawing.
         target, before, after: frequencies of those characters, in percent.
         labels: what the three are called in the tooltips.
     """
-    left, bottom, top = 34, 24, 8
-    plot_width, plot_height = WIDTH - left - 6, height - top - bottom
-    limit = max([*target, *before, *after, 1e-9]) * 1.05
-    step = plot_width / max(len(symbols), 1)
-
-    def y_of(value: float) -> float:
-        return round(top + (1 - value / limit) * plot_height, 1)
-
+    left, right = 40, 6
+    upper = _Panel(8, 62, (0.0, max([*target, 1e-9])))
+    gaps = [value - expected for values in (before, after) for value, expected in zip(values, target, strict=True)]
+    reach = max(map(abs, gaps), default=0.0) * 1.1 or 1.0
+    lower = _Panel(92, 172, (-reach, reach))
+    height = 178
+    step = (WIDTH - left - right) / max(len(symbols), 1)
+    shift = min(step * 0.2, 4)
     parts = [Markup('<g class="axis">')]
-    ticks = nice_ticks(0, limit, 4)
-    for tick in ticks:
-        y = y_of(tick)
-        parts.append(
-            Markup(
-                '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
-                '<text x="{}" y="{}" dy="4" text-anchor="end">{}</text>'
-            ).format(left, WIDTH - 6, y, y, left - 5, y, f"{tick:.{_digits(ticks)}f}")
-        )
+    for panel, ticks in ((upper, nice_ticks(0, upper.limits[1], 3)), (lower, nice_ticks(-reach, reach, 4))):
+        sign = "+" if panel is lower else ""
+        for tick in ticks:
+            text = f"{tick:{sign if tick else ''}.{_digits(ticks)}f}".replace("-", "−")
+            parts.append(
+                Markup(
+                    '<line class="{}" x1="{}" x2="{}" y1="{}" y2="{}"/>'
+                    '<text x="{}" y="{}" dy="4" text-anchor="end">{}</text>'
+                ).format(
+                    "zero" if panel is lower and tick == 0 else "grid",
+                    left,
+                    WIDTH - right,
+                    panel.y(tick),
+                    panel.y(tick),
+                    left - 5,
+                    panel.y(tick),
+                    text,
+                )
+            )
     parts.append(Markup("</g>"))
     for i, symbol in enumerate(symbols):
         x = left + (i + 0.5) * step
-        y = y_of(target[i])
+        top = upper.y(target[i])
+        first, second = lower.y(before[i] - target[i]), lower.y(after[i] - target[i])
         parts.append(
             Markup(
                 "<g><title>{} {}\n{}: {:.2f} %\n{}: {:.2f} %\n{}: {:.2f} %</title>"
                 '<rect class="target" x="{}" y="{}" width="{}" height="{}"/>'
-                '<circle class="open s0" cx="{}" cy="{}" r="3.2"/><circle class="dot s1" cx="{}" cy="{}" r="3.2"/>'
-                '<text class="symbol" x="{}" y="{}" text-anchor="middle">{}</text></g>'
+                '<text class="symbol" x="{}" y="80" text-anchor="middle">{}</text>'
+                '<line class="step" x1="{}" y1="{}" x2="{}" y2="{}"/>'
+                '<circle class="open s0" cx="{}" cy="{}" r="3"/><circle class="dot s1" cx="{}" cy="{}" r="3.4"/></g>'
             ).format(
-                visible(symbol),
-                unicode_name(symbol),
-                labels[0],
-                target[i],
-                labels[1],
-                before[i],
-                labels[2],
-                after[i],
-                round(x - step * 0.4, 1),
-                y,
-                round(step * 0.8, 1),
-                round(top + plot_height - y, 1),
-                round(x - min(step * 0.2, 4), 1),
-                y_of(before[i]),
-                round(x + min(step * 0.2, 4), 1),
-                y_of(after[i]),
-                round(x, 1),
-                height - 7,
-                visible(symbol),
+                *(visible(symbol), unicode_name(symbol).lower()),
+                *(labels[0], target[i], labels[1], before[i], labels[2], after[i]),
+                *(round(x - step * 0.4, 1), top, round(step * 0.8, 1), round(upper.y(0) - top, 1)),
+                *(round(x, 1), visible(symbol)),
+                *(round(x - shift, 1), first, round(x + shift, 1), second),
+                *(round(x - shift, 1), first, round(x + shift, 1), second),
             )
         )
     return figure(parts, title, height)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A stretch of a drawing from `top` to `bottom` (pixels) with a linear scale (`limits`)."""
+
+    top: float
+    bottom: float
+    limits: tuple[float, float]
+
+    def y(self, value: float) -> float:
+        low, high = self.limits
+        return round(self.bottom - (value - low) / (high - low) * (self.bottom - self.top), 1)
 
 
 def figure(parts: Sequence[Markup], title: str, height: int) -> Markup:
@@ -241,5 +254,10 @@ def _digits(ticks: Sequence[float]) -> int:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    ticks = [factor * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for factor in (1, 2, 5)]
-    return [tick for tick in ticks if low <= math.log10(tick) <= high]
+    for factors in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        ticks = [factor * 10.0**power for power in powers for factor in factors]
+        shown = [tick for tick in ticks if low <= math.log10(tick) <= high]
+        if len(shown) >= 4:
+            break
+    return shown

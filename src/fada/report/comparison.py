@@ -91,9 +91,13 @@ class Pairing:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The contenders on one data set, and the two that the report puts side by side (the same one if it is alone)."""
+    """The contenders with one model on one data set, and the two that the report puts side by side.
+
+    The two are the same one if it is alone. `source` is the data set's own name, `name` is how the report calls this.
+    """
 
     name: str
+    source: str
     contenders: tuple[Contender, ...]
     before: Contender
     after: Contender
@@ -118,11 +122,12 @@ class DataSet:
 
 def data_sets(runs: Sequence[RunResults], baseline: str | None = None, compared: str | None = None) -> list[DataSet]:
     """The runs by data set. `baseline` and `compared` are the two systems put side by side: labels or system names."""
-    by_name: dict[str, list[Experiment]] = {}
+    groups: dict[tuple[str, str], list[Experiment]] = {}
     for experiment in experiments(runs):
-        by_name.setdefault(experiment.dataset, []).append(experiment)
+        groups.setdefault((experiment.dataset, experiment.runs[0].model), []).append(experiment)
+    models = {model for _, model in groups}
     result = []
-    for name, members in by_name.items():
+    for (source, model), members in groups.items():
         label = _labeller(members)
         contenders = tuple(
             Contender(experiment, system, label(experiment, system))
@@ -131,7 +136,8 @@ def data_sets(runs: Sequence[RunResults], baseline: str | None = None, compared:
         )
         before = _named(contenders, baseline) if baseline else _default_baseline(contenders)
         after = _named(contenders, compared) if compared else _default_compared(contenders, before)
-        result.append(DataSet(name, contenders, before, after))
+        name = f"{source} · {model}" if len(models) > 1 else source
+        result.append(DataSet(name, source, contenders, before, after))
     return result
 
 
@@ -149,8 +155,6 @@ def _paired_runs(before: Contender, after: Contender) -> list[tuple[RunResults, 
 def _labeller(members: Sequence[Experiment]) -> Callable[[Experiment, str], str]:
     def parts(experiment: Experiment) -> list[str]:
         shown = []
-        if len({other.runs[0].model for other in members}) > 1:
-            shown.append(experiment.runs[0].model)
         if len({other.training for other in members}) > 1:
             shown.append({"standard": "Standard", "TR-TT": "TR-TT", "FADA": "FADA TR"}[experiment.training])
         if experiment.note:
@@ -178,11 +182,10 @@ def _default_baseline(contenders: Sequence[Contender]) -> Contender:
 
 def _default_compared(contenders: Sequence[Contender], before: Contender) -> Contender:
     others = [c for c in contenders if c is not before]
-    same_model = [c for c in others if c.experiment.runs[0].model == before.experiment.runs[0].model]
 
     def rank(contender: Contender) -> tuple[bool, bool, bool]:
         plain = contender.system == contender.runs[0].plain_system
         return (not contender.guided, contender.experiment.training != "FADA", not plain)
 
     # Among equals the first, never the one with the lowest error: that would be chosen on the test lines.
-    return min(same_model or others, key=rank, default=before)
+    return min(others, key=rank, default=before)

@@ -16,23 +16,24 @@ class LineList:
     Attributes:
         names: the data sets; systems and domains are numbered over all of them.
         kept: the lines that are listed, as the page's script takes them, in the order of the data.
-        images: by data set number and line id.
+        images: by data source and line id.
         notes: what was left out.
     """
 
     def __init__(self, sets: Sequence[DataSet], options: Mapping[str, Any]) -> None:
         self.names = [data_set.name for data_set in sets]
+        self.sources = [data_set.source for data_set in sets]
         self.systems: list[str] = []
         self.domains: list[str] = []
         self.pairs: list[dict[str, Any]] = []
-        self.images: dict[tuple[int, str], Thumbnail] = {}
+        self.images: dict[tuple[str, str], Thumbnail] = {}
         self.notes: list[str] = []
         self.kept: list[list[Any]] = []
         self._importance: list[tuple[int, int]] = []
         compared = {name: value for name, value in options.items() if name != "average"}
         for number, data_set in enumerate(sets):
             self._add(number, data_set, compared)
-        self.total = len(self.kept)
+        self.total = len({(self.sources[line[1]], line[0]) for line in self.kept})
 
     def domain_number(self, name: str | None) -> int:
         """The number of a domain, which is listed if it is new."""
@@ -59,23 +60,22 @@ class LineList:
         self._importance = [self._importance[i] for i in kept]
         self.kept = [self.kept[i] for i in kept]
 
-    def wanted(self, number: int) -> list[str]:
-        """Ids of the listed lines of a data set, the most important first."""
+    def wanted(self, source: str) -> list[str]:
+        """Ids of the listed lines of a data source, the most important first."""
         order = sorted(range(len(self.kept)), key=lambda i: self._importance[i], reverse=True)
-        return [self.kept[i][0] for i in order if self.kept[i][1] == number]
+        return list(dict.fromkeys(self.kept[i][0] for i in order if self.sources[self.kept[i][1]] == source))
 
     def payload(self) -> dict[str, Any]:
-        """Everything for the page's script."""
-        lines = []
-        for line in self.kept:
-            image = self.images.get((line[1], line[0]))
-            lines.append([*line, [image.width, image.height, image.data] if image else 0])
+        """Everything for the page's script; an image stands once, also where several models read its line."""
+        numbers = {key: number for number, key in enumerate(self.images)}
+        lines = [[*line, numbers.get((self.sources[line[1]], line[0]), -1)] for line in self.kept]
         return {
             "sets": self.names,
             "systems": self.systems,
             "domains": self.domains,
             "pairs": self.pairs,
             "imageType": MEDIA_TYPE,
+            "images": [[image.width, image.height, image.data] for image in self.images.values()],
             "lines": lines,
         }
 

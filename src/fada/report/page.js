@@ -98,7 +98,7 @@
   };
   const rightPlaces = (steps) => new Set(steps.filter((step) => step.kind === "ok").map((step) => step.place));
 
-  /* a line is [id, set, domain, texts (reference first), readings by system [text, errors, log_prob, distance, score] or null, length, image or 0] */
+  /* a line is [id, set, domain, texts (reference first), readings by system [text, errors, log_prob, distance, score] or null, length, image number or -1] */
   const ID = 0, SET = 1, DOMAIN = 2, TEXTS = 3, READINGS = 4, LENGTH = 5, IMAGE = 6;
   const ERRORS = 1;
 
@@ -171,13 +171,14 @@
     const count = `${Math.abs(delta)} ${Math.abs(delta) === 1 ? "error" : "errors"}`;
     head.append(make("span", delta < 0 ? "better" : delta > 0 ? "worse" : "same", delta < 0 ? `▼ ${count} fewer` : delta > 0 ? `▲ ${count} more` : "= same number of errors"));
     const node = make("li", "line", head);
-    if (line[IMAGE]) {
+    const picture = data.images[line[IMAGE]];
+    if (picture) {
       const image = make("img");
-      image.src = `data:${data.imageType};base64,${line[IMAGE][2]}`;
-      image.width = Math.round(line[IMAGE][0] * 1.35); image.height = Math.round(line[IMAGE][1] * 1.35);
+      image.src = `data:${data.imageType};base64,${picture[2]}`;
+      image.width = Math.round(picture[0] * 1.35); image.height = Math.round(picture[1] * 1.35);
       image.alt = `Image of line ${line[ID]}`;
-      image.loading = "lazy";
-      node.append(image);
+      image.decoding = "async";
+      node.append(make("div", "strip", image));
     }
     node.append(
       make("div", "row ref", make("span", "who", "Reference"), isolated(line[TEXTS][0] || make("span", "empty", "(empty)")), make("span", "parts num", `${line[LENGTH]} characters`)),

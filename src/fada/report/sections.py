@@ -17,7 +17,7 @@ from fada.targets import OTHER, CharDistribution
 from fada.text import TextNormalizer
 
 SHOWN_CHARACTERS = 22
-SHOWN_DOMAINS = 8
+SHOWN_DOMAINS = 12
 SHOWN_CONFUSIONS = 10
 _OTHER_STYLES = ("s2", "s3", "s4", "s5")
 
@@ -355,8 +355,63 @@ def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> lis
 
 
 def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
-    """CER by λ from the tuning that a run folder holds."""
-    return []
+    """Validation error by λ, from the tuning that a run folder holds: one curve for each scale and distance."""
+    figures = []
+    for run in runs:
+        evidence = run.tuned.evidence if run.tuned else None
+        if run.tuned is None or evidence is None:
+            continue
+        curves = _lambda_curves(evidence.curve)
+        if not curves:
+            continue
+        plain = Curve("plain beam search", [0.0, 1.0], [evidence.plain] * 2, "s5", dots=False)
+        lam, error = run.tuned.lam, evidence.chosen
+        note = f"{evidence.metric.upper()} on {evidence.lines:,} validation lines; band: 95 % interval. "
+        note += evidence.warning or f"Cross-validated: {evidence.held_out:.2f} % against {evidence.plain:.2f} %."
+        title = "Choice of λ" + (f": {run.name}" if len(runs) > 1 else "")
+        marks = [(lam, f"recommended: λ = {lam:g}, {error:.2f} %")]
+        chart = line_chart([*curves, plain], title, "λ", f"{evidence.metric.upper()}, %", marks=marks)
+        figures.append({"title": title, "note": note, "curves": [*curves, plain], "chart": chart})
+    return figures
+
+
+def _lambda_curves(points: Sequence[Mapping[str, Any]], limit: int = 4) -> list[Curve]:
+    """The settings that differ in λ alone, joined; the curves with the lowest errors, at most `limit`."""
+    families: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    rest = ("beam", "prior_weight", "lm", "lm_weight", "length_bonus")
+    for point in points:
+        key = tuple(point.get(name) for name in ("distance", "scale", *rest))
+        families.setdefault(key, []).append(point)
+    unguided = {tuple(p.get(name) for name in rest): p for p in points if p.get("lam") == 1.0}
+    joined: list[tuple[tuple[Any, ...], list[Mapping[str, Any]]]] = []
+    for key, members in families.items():
+        guided = [point for point in members if point.get("lam") != 1.0]
+        end = [unguided[key[2:]]] if key[2:] in unguided else []
+        if len({point.get("lam") for point in guided}) > 1:
+            joined.append((key, sorted([*guided, *end], key=lambda point: point["lam"])))
+    joined.sort(key=lambda item: min(point["error"] for point in item[1]))
+    joined = joined[:limit]
+    shown = [i for i in range(len(("distance", "scale", *rest))) if len({key[i] for key, _ in joined}) > 1 or i < 2]
+    names = ("", "scale", "beam", "prior", "LM", "LM weight", "bonus")
+    return [
+        Curve(
+            ", ".join(f"{names[i]} {_plain_number(key[i])}".strip() for i in shown),
+            [float(point["lam"]) for point in members],
+            [float(point["error"]) for point in members],
+            ("s1", "s2", "s3", "s4")[place],
+            band=[_error_band(point) for point in members] if place == 0 else None,
+        )
+        for place, (key, members) in enumerate(joined)
+    ]
+
+
+def _error_band(point: Mapping[str, Any]) -> tuple[float, float]:
+    reach = 1.96 * float(point.get("se") or 0.0)
+    return point["error"] - reach, point["error"] + reach
+
+
+def _plain_number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
 
 
 def _run_styles(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> dict[int, str]:

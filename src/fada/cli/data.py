@@ -1,0 +1,242 @@
+"""`fada data`: look at lines, convert them, get the published sets."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fada.cli._output import chosen_format, print_json, print_rows
+
+if TYPE_CHECKING:
+    from fada.data.lines import LineSet
+
+app = typer.Typer(no_args_is_help=True, help="Look at lines of text, convert them, get the published sets.")
+
+
+class InputFormat(StrEnum):
+    """How to read a source, if it is not to be found out."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    XML = "xml"
+    PAIRS = "pairs"
+    MANIFEST = "manifest"
+    IMAGES = "images"
+
+
+class OutputFormat(StrEnum):
+    """What lines can be written as."""
+
+    PARQUET = "parquet"
+    PAIRS = "pairs"
+    ALTO = "alto"
+    PAGE = "page"
+    TXT = "txt"
+    TSV = "tsv"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+Source = Annotated[
+    list[str],
+    typer.Argument(
+        help="Parquet, a folder of it, CSV/TSV/JSONL, ALTO or PAGE, image + .gt.txt, images; hub:owner/name; "
+        "hpgt:FOLDER, catmus, edacc.",
+        show_default=False,
+    ),
+]
+Split = Annotated[str | None, typer.Option("--split", help="Only this split.")]
+Text = Annotated[str | None, typer.Option("--text-column", help="Column of the transcription.")]
+Image = Annotated[str | None, typer.Option("--image-column", help="Column of the image.")]
+Audio = Annotated[str | None, typer.Option("--audio-column", help="Column of the sound.")]
+DomainColumn = Annotated[str | None, typer.Option("--domain-column", help="Column of the domain.")]
+Domain = Annotated[str | None, typer.Option("--domain", help="The domain of all lines.")]
+DomainFrom = Annotated[
+    str | None,
+    typer.Option("--domain-from", help="'folder', a table manuscript,domain (.csv, .json), or a regular expression."),
+]
+Read = Annotated[InputFormat | None, typer.Option("--read-as", help="The source's format, if it is mistaken.")]
+Images = Annotated[Path | None, typer.Option("--images", help="Folder of the page images of ALTO and PAGE.")]
+Encoding = Annotated[str | None, typer.Option("--encoding", help="Of manifests and .gt.txt, if not UTF-8.")]
+Grow = Annotated[
+    float, typer.Option("--grow", help="Widen outlines by this share of the height, where they cut accents off.", min=0)
+]
+Outside = Annotated[bool, typer.Option("--allow-outside", help="Follow paths that leave the source's folder.")]
+
+
+@app.command("inspect")
+def inspect_command(
+    source: Source,
+    split: Split = None,
+    text_column: Text = None,
+    image_column: Image = None,
+    audio_column: Audio = None,
+    domain_column: DomainColumn = None,
+    domain: Domain = None,
+    domain_from: DomainFrom = None,
+    read_as: Read = None,
+    images: Images = None,
+    encoding: Encoding = None,
+    allow_outside: Outside = False,
+    grow: Grow = 0.0,
+    characters: Annotated[int, typer.Option(help="Show so many characters; 0 shows all.", min=0)] = 40,
+    sheet: Annotated[Path, typer.Option(help="Where to draw the contact sheet (PNG).")] = Path("contact-sheet.png"),
+    no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
+    samples: Annotated[int, typer.Option(help="Lines of every domain on the contact sheet.", min=1)] = 6,
+    check: Annotated[bool, typer.Option("--check", help="Decode every image, to find broken ones.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Count lines by split and domain, list characters and widths, tell what was skipped, draw a contact sheet."""
+    from fada.data.inspect import contact_sheet, inspect
+    from fada.data.lines import read_lines
+
+    lines = read_lines(
+        source,
+        format=read_as,
+        split=split,
+        text_column=text_column,
+        image_column=image_column,
+        audio_column=audio_column,
+        domain_column=domain_column,
+        domain=domain,
+        domain_from=domain_from,
+        images=images,
+        encoding=encoding,
+        allow_outside=allow_outside,
+        grow=grow,
+    )
+    found = inspect(lines, samples=samples, check=check)
+    drawn = None if no_sheet or not found.with_image else contact_sheet(found.samples, sheet)
+    if as_json:
+        print_json({**found.to_dict(), "contact_sheet": None if drawn is None else str(drawn)})
+        return
+    print_rows(found.count_rows(), title=f"lines of {found.name}")
+    print_rows(found.domain_rows(), title="text by domain")
+    inventory = found.inventory_rows()
+    shown = inventory[:characters] if characters else inventory
+    print_rows(shown, title=f"characters ({len(shown)} of {len(inventory)} distinct)")
+    if found.with_image:
+        print_rows(found.width_rows(), title="widths in pixels at a height of 64")
+    facts = {"without transcription": found.without_text, "empty transcription": found.empty_texts}
+    typer.echo("; ".join([f"longest text: {found.longest_text} characters", *(f"{k}: {v}" for k, v in facts.items())]))
+    _tell(lines)
+    for name, value in (("licence", found.licence), ("citation", found.citation), ("contact sheet", drawn)):
+        if value:
+            typer.echo(f"{name}: {value}")
+
+
+@app.command("convert")
+def convert_command(
+    source: Source,
+    destination: Annotated[
+        Path, typer.Option("--to", "-o", help="A .parquet, .tsv, .csv, .jsonl, .txt file, or a folder.")
+    ],
+    format: Annotated[OutputFormat | None, typer.Option("--format", "-f", help="What to write.")] = None,
+    split: Split = None,
+    text_column: Text = None,
+    image_column: Image = None,
+    audio_column: Audio = None,
+    domain_column: DomainColumn = None,
+    domain: Domain = None,
+    domain_from: DomainFrom = None,
+    read_as: Read = None,
+    images: Images = None,
+    encoding: Encoding = None,
+    allow_outside: Outside = False,
+    grow: Grow = 0.0,
+) -> None:
+    """Read lines in any format and write them in another; a folder without --format gets one parquet file per split."""
+    from fada.data.lines import read_lines
+    from fada.data.writers import convert
+
+    lines = read_lines(
+        source,
+        format=read_as,
+        split=split,
+        text_column=text_column,
+        image_column=image_column,
+        audio_column=audio_column,
+        domain_column=domain_column,
+        domain=domain,
+        domain_from=domain_from,
+        images=images,
+        encoding=encoding,
+        allow_outside=allow_outside,
+        grow=grow,
+    )
+    _written(convert(lines, destination, format), lines)
+
+
+@app.command("published")
+def published_command(
+    name: Annotated[str | None, typer.Argument(help="hpgt, catmus or edacc; without it, all are listed.")] = None,
+    source: Annotated[str | None, typer.Option("--from", help="Local copy; without it, the Hugging Face hub.")] = None,
+    destination: Annotated[
+        Path | None, typer.Option("--to", "-o", help="Folder for one parquet file per split, or a .parquet file.")
+    ] = None,
+    split: Split = None,
+    language: Annotated[list[str] | None, typer.Option(help="catmus: languages; 'all' for all of them.")] = None,
+    century: Annotated[list[str] | None, typer.Option(help="catmus: centuries; 'all' for all of them.")] = None,
+    accent: Annotated[list[str] | None, typer.Option(help="edacc: accents; 'all' for all of them.")] = None,
+    resplit: Annotated[bool, typer.Option("--resplit", help="Make splits anew although the source has them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the list as CSV.")] = False,
+) -> None:
+    """List the published sets with licence and citation, or load one and write it as parquet with its splits."""
+    from fada.data import published
+    from fada.errors import FadaError
+
+    if name is None:
+        rows = [
+            {"name": one.name, "title": one.title, "licence": one.licence, "home": one.home, "citation": one.citation}
+            for one in published.SETS.values()
+        ]
+        print_rows(rows, title="published sets", output=chosen_format(as_json, as_csv))
+        return
+    if destination is None:
+        raise FadaError(f"{name}: say where to write it, with --to FOLDER.")
+    lines = published.load(
+        name,
+        source,
+        split=split,
+        languages=_choice(language),
+        centuries=_choice(century),
+        accents=_choice(accent),
+        resplit=resplit,
+    )
+    from fada.data.writers import convert
+
+    _written(convert(lines, destination), lines)
+
+
+def _choice(values: list[str] | None) -> list[str] | None:
+    return [] if values == ["all"] else values or None
+
+
+def _written(files: list[Path], lines: "LineSet") -> None:
+    _tell(lines)
+    several = f" and {len(files) - 5} more" if len(files) > 5 else ""
+    typer.echo(f"written: {', '.join(map(str, files[:5]))}{several}")
+
+
+def _tell(lines: "LineSet", most: int = 10) -> None:
+    """What was skipped or changed, on standard error."""
+    for note in lines.notes[:most]:
+        typer.echo(f"note: {note}", err=True)
+    if len(lines.notes) > most:
+        typer.echo(f"note: ... and {len(lines.notes) - most} more notes", err=True)
+    if not lines.skipped_count:
+        return
+    typer.echo(f"skipped: {lines.skipped_count}", err=True)
+    for reason, number in lines.reasons.most_common():
+        typer.echo(f"  {number} x {reason}", err=True)
+    for one in lines.skipped[:most]:
+        typer.echo(f"  {one}", err=True)
+    if lines.skipped_count > most:
+        typer.echo(f"  ... and {lines.skipped_count - most} more", err=True)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the verbs."""
+    parent.add_typer(app, name="data")

@@ -1,0 +1,73 @@
+"""``fada report``: run folders to one HTML file, and to the paper's tables."""
+
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def report(
+        runs: list[Path] = typer.Argument(
+            ..., metavar="RUN...", help="Run folders; seeds of one setting are averaged."
+        ),
+        out: Path | None = typer.Option(
+            None, "--out", "-o", help="HTML file. Default: report.html in the run folder, or here for several runs."
+        ),
+        data: str | None = typer.Option(
+            None, help="Where the line images are. Default: the data the run was made with."
+        ),
+        title: str | None = typer.Option(None, help="Heading of the page."),
+        baseline: str | None = typer.Option(
+            None, help="System that others are compared with. Default: plain beam search."
+        ),
+        compare: str | None = typer.Option(None, help="System put beside the baseline. Default: guided decoding."),
+        images: bool = typer.Option(True, help="Embed line images."),
+        max_size: float = typer.Option(5.0, min=0.2, help="Size of the file in megabytes: images are fitted to it."),
+        tables: Path | None = typer.Option(
+            None, help="Also write the paper's tables to this folder (HTML, MD, TeX, CSV)."
+        ),
+        normalization: str | None = typer.Option(
+            None, help="Compare after normalisation: some of nfc, case, diacritics, punctuation, uv, ij, spaces."
+        ),
+        units: str = typer.Option("codepoints", help="Count codepoints or graphemes."),
+        average: str = typer.Option("micro", help="micro (all edits over all characters) or macro (mean of lines)."),
+        resamples: int = typer.Option(2000, min=0, help="For intervals and tests."),
+        as_json: bool = typer.Option(False, "--json", help="Print what was written as JSON."),
+    ) -> None:
+        """One self-contained HTML file about one or more runs: tables, charts and every line, readable offline.
+
+        Examples:
+
+            fada report runs/hpgt
+
+            fada report runs/standard-* runs/fada-* --out comparison.html --tables tables/
+        """
+        from fada.cli._output import print_json
+        from fada.report import write_report
+
+        written = write_report(
+            runs,
+            out,
+            data=data,
+            title=title,
+            baseline=baseline,
+            compared=compare,
+            with_images=images,
+            max_bytes=int(max_size * 1_000_000),
+            resamples=resamples,
+            tables=tables,
+            normalization=normalization,
+            units=units,
+            average=average,
+        )
+        if as_json:
+            print_json(written.to_dict())
+            return
+        typer.echo(f"{written.path}: {written.size / 1e6:.1f} MB, {written.lines:,} lines, {written.images:,} images")
+        for path in written.tables:
+            typer.echo(str(path))
+        for note in written.notes:
+            typer.echo(note, err=True)

@@ -1,0 +1,108 @@
+"""`fada tune`: the weights of guided decoding from stored emissions, with the evidence for them."""
+
+from pathlib import Path
+
+import typer
+
+
+def tune(
+    source: Path = typer.Argument(
+        help="Validation emissions (.npz), n-best lists (parquet, JSONL), or a run folder with emissions/validation.npz."
+    ),
+    targets: Path | None = typer.Option(None, help="Target file; targets.json of a run folder if not given."),
+    test: Path | None = typer.Option(
+        None, help="The emissions to report on: refused if they share lines with the validation set; used by --rivals."
+    ),
+    lm_text: list[str] = typer.Option([], help="Training lines for a character language model; repeatable."),
+    lm_order: int = typer.Option(6, min=1, help="Longest n-gram of the language model."),
+    lm_share: float = typer.Option(0.5, min=0, max=1, help="Share of the domain's own model in the per-domain model."),
+    domain_column: str | None = typer.Option(None, help="Column of the domain in --lm-text."),
+    scale: list[float] = typer.Option([], help="Factor of the distance; repeatable. Default: 1, 10, 100, 1000."),
+    distance: list[str] = typer.Option([], help="Distance; repeatable. Default: sorted_w2, aligned_w2."),
+    beam: list[int] = typer.Option([], help="Beam size; repeatable. Default: 5."),
+    paper: bool = typer.Option(False, "--paper", help="Only the paper's grid: 19 values of λ, sorted W2, scale 1."),
+    prior: bool = typer.Option(True, help="Try prior correction."),
+    trials: int = typer.Option(0, min=0, help="Further settings by optuna (TPE), over all weights jointly."),
+    study: Path | None = typer.Option(None, help="SQLite file of the optuna study; resumed if it exists."),
+    store: Path | None = typer.Option(None, help="File that keeps every setting tried; resumed if it exists."),
+    folds: int = typer.Option(10, min=2, help="Folds of the cross-validation."),
+    page: str | None = typer.Option(
+        None, help="Regular expression whose first group (or match) in a line's id is its page; pages stay together."
+    ),
+    rule: str = typer.Option(
+        "best", help="best, or one_se: the plainest setting within one standard error of the best."
+    ),
+    metric: str = typer.Option("cer", help="cer or wer."),
+    normalization: str = typer.Option("", help="As in fada evaluate."),
+    rivals: bool = typer.Option(False, "--rivals", help="Also compare all rivals on the test emissions, in one table."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="The tuned weights; tuned.json beside the source."),
+    curve: Path | None = typer.Option(None, help="Drawing of the error over λ (.png, .svg, .pdf)."),
+    threads: int | None = typer.Option(None, min=1, help="Threads of the decoder; all cores if not given."),
+    seed: int = typer.Option(0, help="Seed of folds, tests and search."),
+    as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print the table as CSV."),
+) -> None:
+    """Choose λ and the other weights on validation lines; never on the lines you will report on.
+
+    The result is a small JSON file for `--tuned`. If nothing is better than plain beam search beyond noise, λ = 1 is
+    what it recommends, and it says so.
+    """
+    import warnings
+
+    from fada.cli._output import Format, chosen_format, print_json, print_rows
+    from fada.cli.evaluate import readable
+    from fada.files import write_json
+    from fada.tuned import load_knowledge
+    from fada.tuning import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
+
+    files = load_tunable(source, targets, test)
+    knowledge = load_knowledge(files.targets, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
+    grid = Grid.of(scale=scale, distance=distance, beam=beam, paper=paper)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the warning is in the evidence and is printed below
+        tuned = tune(
+            files.validation,
+            knowledge,
+            grid=grid,
+            prior=prior and not paper,
+            test=files.test,
+            clusters=clusters_from_ids(files.validation.ids, page),
+            folds=folds,
+            rule=rule,  # type: ignore[arg-type]  # checked by the library, which names the choices
+            metric=metric,  # type: ignore[arg-type]
+            normalization=normalization,
+            trials=trials,
+            study=study,
+            store=store,
+            threads=threads,
+            seed=seed,
+        )
+    path = out or files.folder / "tuned.json"
+    tuned.save(path)
+    if curve is not None:
+        draw_curve(tuned, curve)
+    table = None
+    if rivals:
+        from fada.rivals import rivals_of_files
+
+        table = rivals_of_files(files, knowledge, grid, normalization, page, threads, seed)
+        write_json(path.with_name("rivals.json"), table.to_dict())
+        table.systems.save(path.with_name("rivals.parquet"))
+
+    shown = chosen_format(as_json, as_csv)
+    if shown is Format.JSON:
+        print_json({**tuned.model_dump(mode="json"), **({"rivals": table.to_dict()} if table else {})})
+        return
+    rows = tuning_rows(tuned) if table is None else table.rows()
+    print_rows(rows if shown is Format.CSV else readable(rows), "validation" if table is None else "test", shown)
+    unknown = knowledge.unknown_domains(files.validation.domains or [])
+    if unknown and shown is Format.TABLE:
+        typer.echo(f"no target for domain {', '.join(unknown)}: guided to the overall distribution.", err=True)
+    if tuned.evidence and tuned.evidence.warning:
+        typer.echo(f"fada: {tuned.evidence.warning}", err=True)
+    typer.echo(f"{path}: λ {tuned.lam:g}, {tuned.evidence.seconds if tuned.evidence else 0:.1f} s", err=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(tune)

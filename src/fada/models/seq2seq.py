@@ -1,0 +1,221 @@
+"""What TrOCR and Whisper share: labels, the domain tag in the decoder's prompt, new characters, generation."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.generation import GenerationMixin
+
+from fada.alignment import AlignmentLoss
+from fada.data.lines import Line
+from fada.errors import FadaError
+from fada.models.recognizer import IGNORED, Recognizer, Tagging, domain_tag, padded_labels
+from fada.targets import TargetSet
+from fada.tokens import TokenTable
+
+NewCharacters = Literal["fail", "add", "ignore"]
+
+
+class Seq2SeqRecognizer(Recognizer):
+    """A recogniser with an encoder and a decoder over subwords.
+
+    The decoder is given `prompt` (start token and the like) and, with tagging, the domain's tag; then the text.
+
+    Attributes:
+        tokenizer: of the decoder.
+        prompt: token ids that precede every text.
+    """
+
+    kind = "seq2seq"
+    tokenizer: PreTrainedTokenizerBase
+    prompt: tuple[int, ...]
+
+    def encode(self, text: str, domain: str | None = None) -> list[int]:
+        """The whole decoder sequence: prompt, tag, text, end."""
+        text_ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [*self.prompt, *self._tag(domain), *text_ids, self._end]
+
+    def decoder_batch(self, sequences: Sequence[list[int]]) -> dict[str, Tensor]:
+        """Decoder inputs and labels of whole sequences; what is given at inference is not to be predicted."""
+        given = len(self.prompt) + (self.tagging == "given")
+        labels = [[IGNORED] * (given - 1) + sequence[given:] for sequence in sequences]
+        padding = self.model.generation_config.pad_token_id or self._end
+        inputs = padded_labels([sequence[:-1] for sequence in sequences])
+        return {"decoder_input_ids": inputs.masked_fill(inputs == IGNORED, padding), "labels": padded_labels(labels)}
+
+    def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
+        """Summed token probabilities."""
+        return AlignmentLoss.for_tokens(targets, self.tokenizer, self._output_size, **options)
+
+    def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits and labels."""
+        return outputs.logits, inputs["labels"]
+
+    def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
+        """Greedy."""
+        return self.generate(inputs, [line.domain for line in lines])
+
+    def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
+        """The texts of lines.
+
+        Args:
+            lines: with image or sound; with `tagging="given"` or `targets` their domain is used.
+            batch_size: lines at once.
+            options: of :meth:`generate`: `beam_size`, `targets`, `lam`, `distance`, `scale`, ...
+        """
+        return [
+            text
+            for batch, inputs in self.batches(lines, batch_size)
+            for text in self.generate(inputs, [line.domain for line in batch], **options)
+        ]
+
+    def generate(
+        self,
+        inputs: dict[str, Tensor],
+        domains: Sequence[str | None],
+        *,
+        beam_size: int = 1,
+        targets: TargetSet | None = None,
+        lam: float = 0.5,
+        distance: str = "sorted_w2",
+        scale: float = 1.0,
+        max_new_tokens: int = 200,
+        **generation: Any,
+    ) -> list[str]:
+        """Texts of a batch; with `targets`, guided towards the distribution of each line's domain (Eq. 2).
+
+        Tags of TR-TT, given or predicted, are not part of the text.
+        """
+        self.model.eval()
+        prompts = torch.tensor(
+            [[*self.prompt, *(self._tag(d) if self.tagging == "given" else ())] for d in domains],
+            device=self.model.device,
+        )
+        positions = getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        positions = getattr(self.model.config, "max_target_positions", positions)
+        if positions:
+            max_new_tokens = min(max_new_tokens, positions - prompts.shape[1])
+        processors = []
+        if targets is not None:
+            from fada.decoding.generate import GuidedLogitsProcessor
+
+            processors.append(
+                GuidedLogitsProcessor(
+                    self.tokenizer,
+                    [targets[str(domain)] for domain in domains],
+                    lam=lam,
+                    distance=distance,
+                    scale=scale,
+                    prompt_length=prompts.shape[1],
+                )
+            )
+        with torch.inference_mode():
+            written = GenerationMixin.generate(  # Whisper's own method splits long recordings, which lines are not
+                self.model,
+                **inputs,
+                decoder_input_ids=prompts,
+                num_beams=beam_size,
+                do_sample=False,
+                length_penalty=0.0,
+                max_new_tokens=max_new_tokens,
+                logits_processor=processors,
+                **generation,
+            )
+        new = written[:, prompts.shape[1] :]
+        return [text.strip() for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
+
+    def add_tags(self, domains: Sequence[str], tagging: Tagging) -> None:
+        """Give every domain a token of its own (TR-TT)."""
+        self.tagging = tagging
+        if tagging == "none":
+            return
+        self.domains = tuple(domains)
+        tags = [AddedToken(domain_tag(d), special=True, normalized=False) for d in domains]
+        self.tokenizer.add_tokens(tags, special_tokens=True)
+        resize_embeddings(self.model, len(self.tokenizer), {})
+
+    def _tag(self, domain: str | None) -> list[int]:
+        if self.tagging == "none":
+            return []
+        if domain not in self.domains:
+            raise FadaError(
+                f"the domain is {domain!r}, expected one of {', '.join(self.domains)}: "
+                "this model was trained with domain tokens and needs the domain of every line."
+            )
+        return [int(self.tokenizer.convert_tokens_to_ids(domain_tag(domain)))]
+
+    @property
+    def _end(self) -> int:
+        end = self.model.generation_config.eos_token_id
+        return int(end[0] if isinstance(end, list) else end)
+
+    @property
+    def _output_size(self) -> int:
+        return int(self.model.config.get_text_config(decoder=True).vocab_size)
+
+
+def missing_characters(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> list[str]:
+    """Characters of texts that are not a whole token: unknown to the tokenizer, or spelt in bytes."""
+    whole = {piece.strip() for piece in TokenTable.from_tokenizer(tokenizer).pieces}
+    characters = sorted({character for text in texts for character in text})
+    return [c for c in characters if not c.isspace() and c.encode() not in whole]
+
+
+def add_characters(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], policy: NewCharacters
+) -> list[str]:
+    """Make every character of texts a whole token of the tokenizer.
+
+    A new character starts as the mean of the tokens that spelt it so far and of its base letter (ᾳ from α), so that
+    it is close to what the model already knows.
+
+    Args:
+        model, tokenizer: changed in place.
+        texts: training texts.
+        policy: `add`; `fail` with the list of what is missing; `ignore`: leave the tokenizer as it is.
+
+    Returns:
+        The characters that were added.
+    """
+    missing = missing_characters(tokenizer, texts)
+    if not missing or policy == "ignore":
+        return []
+    if policy == "fail":
+        names = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in missing[:10])
+        raise FadaError(
+            f"{len(missing)} characters of the training text are missing from the model's tokenizer: {names}"
+            f"{', …' if len(missing) > 10 else ''}. Use --new-characters add (or ignore)."
+        )
+    donors: dict[str, list[int]] = {}
+    for character in missing:
+        base = unicodedata.normalize("NFD", character)[0]
+        donors[character] = [
+            i
+            for spelling in {character, base, base.lower()}
+            for i in tokenizer(spelling, add_special_tokens=False)["input_ids"]
+            if i != tokenizer.unk_token_id
+        ]
+    tokenizer.add_tokens([AddedToken(c, normalized=False) for c in missing])
+    sources = {int(tokenizer.convert_tokens_to_ids(c)): donors[c] for c in missing}
+    resize_embeddings(model, len(tokenizer), sources)
+    return missing
+
+
+def resize_embeddings(model: PreTrainedModel, size: int, sources: dict[int, list[int]]) -> None:
+    """Enlarge input and output embeddings to `size` tokens; a row with `sources` becomes their mean."""
+    decoder = getattr(model, "decoder", None)
+    text_model = decoder if isinstance(decoder, PreTrainedModel) else model
+    rows = text_model.get_input_embeddings().weight.shape[0]
+    if size > rows:
+        text_model.resize_token_embeddings(size, mean_resizing=True)
+    layers: list[nn.Module] = [text_model.get_input_embeddings(), text_model.get_output_embeddings()]
+    with torch.no_grad():
+        for layer in layers:
+            for row, donors in sources.items():
+                if donors:
+                    layer.weight[row] = layer.weight[donors].mean(0)
+    config = model.config.get_text_config(decoder=True)
+    config.vocab_size = max(size, rows)
