@@ -184,6 +184,7 @@ def heatmap(targets: TargetSet, threshold: float = 0.01, per_row: int = 40) -> "
     """
     plt = _pyplot()
     order = _most_frequent_first(targets)
+    names = [_drawable_name(name) for name in targets]
     frequencies = targets.frequencies()
     shown = [i for i in order if frequencies[:, i].max() >= threshold]
     if not shown:
@@ -207,7 +208,7 @@ def heatmap(targets: TargetSet, threshold: float = 0.01, per_row: int = 40) -> "
         image = axis.imshow(values, cmap=SHADES, norm=scale, aspect="auto", interpolation="nearest")
         axis.axvspan(-0.5, len(columns) - 0.5, color=ABSENT, zorder=-1)
         _label_characters(axis, [targets.symbols[i] for i in columns], size=11)
-        axis.set_yticks(range(len(targets)), targets.domains, fontfamily=_fonts("".join(targets.domains)))
+        axis.set_yticks(range(len(targets)), names, fontfamily=_fonts("".join(names)))
         _grid_between_cells(axis, len(columns), len(targets))
         if len(targets) * len(columns) <= 420 and rows == 1:
             _write_cells(axis, values[:, : len(columns)], "{:.1f}", scale, size=6)
@@ -230,10 +231,10 @@ def pearson(targets: TargetSet) -> "Figure":
     lowest = math.floor(20 * float(correlation.min())) / 20
     scale = plt.Normalize(min(lowest, 0.9), 1)
     image = axis.imshow(correlation, cmap=SHADES, norm=scale, interpolation="nearest")
-    fonts = _fonts("".join(targets.domains))
-    long = max(map(len, targets.domains)) > 5
-    axis.set_xticks(range(len(targets)), targets.domains, rotation=90 if long else 0, fontfamily=fonts)
-    axis.set_yticks(range(len(targets)), targets.domains, fontfamily=fonts)
+    names = [_drawable_name(name) for name in targets]
+    fonts = _fonts("".join(names))
+    axis.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 5 else 0, fontfamily=fonts)
+    axis.set_yticks(range(len(names)), names, fontfamily=fonts)
     _grid_between_cells(axis, len(targets), len(targets))
     _write_cells(axis, correlation, "{:.2f}", scale, size=8)
     figure.colorbar(image, ax=axis, shrink=0.85, label="Pearson's r")
@@ -269,7 +270,7 @@ def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 40) -> 
                 axis.plot(ranks, curve, color="#BFBFBF", linewidth=0.8, zorder=1)
         axis.plot(ranks, percent[position], ".", color=BLUE, markersize=4, zorder=2)
         axis.plot(ranks, curves[position], color="black", linewidth=1.8, zorder=3)
-        name = targets.domains[position]
+        name = _drawable_name(targets.domains[position])
         axis.text(0.99, 0.93, name, transform=axis.transAxes, ha="right", va="top", fontsize=11, fontweight="bold",
                   fontfamily=_fonts(name))  # fmt: skip
         axis.set_ylim(bottom=0)
@@ -301,6 +302,7 @@ def shift(targets: TargetSet, before: str, after: str, top: int = 30, level: flo
     drawn = [one for one in every if one.change][:top]
     if not drawn:
         raise FadaError(f"domains {before!r} and {after!r} have the same frequencies: there is no shift to draw.")
+    before, after = _drawable_name(before), _drawable_name(after)
     figure, axis = plt.subplots(figsize=(7.2, 1.5 + 0.235 * len(drawn)), layout="constrained")
     rows = np.arange(len(drawn))
     change = np.array([100 * one.change for one in drawn])
@@ -408,6 +410,10 @@ def _drawable(symbol: str) -> str:
     if symbol != OTHER and len(symbol) == 1 and any(_font_with(c) is None for c in shown):
         return f"U+{ord(symbol):04X}"
     return shown
+
+
+def _drawable_name(name: str) -> str:
+    return "".join(c if _font_with(c) else f"U+{ord(c):04X}" for c in name)
 
 
 def _named(symbol: str) -> str:

@@ -220,8 +220,8 @@ def decode_tuned(
     weights = None if tuned is None else tuned if isinstance(tuned, Tuned) else Tuned.load(tuned)
     if weights is not None and (seen := used_for_tuning(weights, data)):
         raise FadaError(
-            f"{source}: the weights were tuned on {seen} of these {len(data.ids)} lines, so their error rates would be too "
-            "good. Evaluate on lines that tuning has not seen."
+            f"{source}: the weights were tuned on {seen} of these {len(data.ids)} lines, so their error rates would be "
+            "too good. Evaluate on lines that tuning has not seen."
         )
     search = BeamSearch(data, knowledge or Knowledge(), threads)
     plain = PLAIN if weights is None else PLAIN.change(beam=weights.beam)

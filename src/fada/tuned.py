@@ -85,6 +85,8 @@ class Evidence(BaseModel):
     best: dict[str, Any]
     """The setting with the lowest error rate, also when it is not recommended."""
     warning: str | None = None
+    at_edge: list[str] = []
+    """Weights that ended at the upper end of their grid: a wider grid might do better."""
     curve: list[dict[str, Any]] = []
     """One point per setting: its weights, `error`, and `difference` from plain with `se`."""
     line_digests: list[str] = []

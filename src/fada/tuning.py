@@ -18,7 +18,7 @@ import re
 import time
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -197,8 +197,14 @@ class Trials:
 
 
 def guidance_grid(base: Weights, grid: Grid) -> Iterator[Weights]:
-    """Every λ, scale and distance around `base`, whose other weights are multiplied by λ to keep their strength."""
-    for distance, scale, lam in itertools.product(grid.distance, grid.scale, grid.lam):
+    """Every λ, scale and distance around `base`, weakest guidance first, so that ties go to the weaker.
+
+    The other weights of `base` are multiplied by λ to keep their strength.
+    """
+    pairs = sorted(
+        itertools.product(grid.scale, grid.lam), key=lambda pair: pair[0] * (1 - pair[1]) / max(pair[1], 1e-9)
+    )
+    for (scale, lam), distance in itertools.product(pairs, grid.distance):
         yield base.change(
             lam=lam,
             scale=scale,
@@ -350,7 +356,12 @@ def tune(
         _try_grid(table, PLAIN.change(beam=beam), grid, lms, prior and knowledge.prior is not None)
     if trials:
         _optuna(table, grid, beams, lms, prior and knowledge.prior is not None, trials, study, seed)
-    return decide(table, plain, Folds.make(len(search.ids), clusters, folds, seed), rule, seed, started)
+    if rule not in ("best", "one_se"):
+        raise FadaError(f"rule is {rule!r}, expected best or one_se.")
+    tuned = decide(table, plain, Folds.make(len(search.ids), clusters, folds, seed), rule, seed, started)
+    if tuned.evidence is not None:
+        tuned.evidence.at_edge = _at_edge(tuned.weights, grid)
+    return tuned
 
 
 def decide(
@@ -440,8 +451,18 @@ class Tunable:
     folder: Path
 
 
-def load_tunable(source: PathLike, targets: PathLike | None = None, test: PathLike | None = None) -> Tunable:
-    """Read emissions (``.npz``), n-best lists (a table) or a run folder with both."""
+def load_tunable(
+    source: PathLike,
+    targets: PathLike | None = None,
+    test: PathLike | None = None,
+    lines: PathLike | None = None,
+) -> Tunable:
+    """Read emissions (``.npz``), n-best lists (a table) or a run folder with emissions of validation and test lines.
+
+    Args:
+        lines: where references and domains of emissions are found by line id, if they are not stored with them
+            (anything that ``read_lines`` reads).
+    """
     path = Path(source)
     target_file = None if targets is None else Path(targets)
     test_file = None if test is None else Path(test)
@@ -455,7 +476,23 @@ def load_tunable(source: PathLike, targets: PathLike | None = None, test: PathLi
         path = path / "emissions" / "validation.npz"
     if not path.is_file():
         raise FadaError(f"{path}: no such file. Tuning needs stored validation emissions or n-best lists.")
-    return Tunable(_read(path), None if test_file is None else _read(test_file), target_file, folder)
+    return Tunable(_read(path, lines), None if test_file is None else _read(test_file, lines), target_file, folder)
+
+
+def with_references(emissions: "Emissions", lines: PathLike) -> "Emissions":
+    """The emissions with the transcriptions and domains of the lines that have the same ids."""
+    from fada.data.lines import read_lines
+
+    known = {line.id: line for line in read_lines(lines).texts()}
+    missing = [name for name in emissions.ids if name not in known]
+    if missing:
+        raise FadaError(
+            f"{lines}: no transcription for {len(missing)} of {len(emissions.ids)} lines of the emissions, "
+            f"the first is {missing[0]!r}. The ids of both must agree."
+        )
+    references = [known[name].text or "" for name in emissions.ids]
+    domains = [known[name].domain or "" for name in emissions.ids]
+    return replace(emissions, references=references, domains=domains if any(domains) else emissions.domains)
 
 
 def clusters_from_ids(ids: Sequence[str], pattern: str | None) -> list[str] | None:
@@ -519,8 +556,12 @@ def draw_curve(tuned: Tuned, path: PathLike) -> None:
         axes.plot(
             [tuned.lam], [evidence.chosen], marker="*", markersize=14, color="black", linestyle="none", label="chosen"
         )
+    lowest = min([evidence.plain, *(point["error"] for points in lines.values() for point in points)])
+    room = max(evidence.plain - lowest, 0.02 * evidence.plain, 0.1)
+    axes.set_ylim(lowest - 0.5 * room, evidence.plain + 2 * room)
     axes.set_xlabel("λ")
-    axes.set_ylabel(f"validation {evidence.metric.upper()} (%); bands: ±1 standard error of the difference from λ = 1")
+    axes.set_ylabel(f"validation {evidence.metric.upper()} (%)")
+    axes.set_title("bands: ±1 standard error of the difference from λ = 1; much worse settings are cut off", fontsize=9)
     axes.legend(fontsize="small")
     suffix = Path(path).suffix.lstrip(".").lower() or "png"
     with replacing(path) as temporary:
@@ -530,12 +571,13 @@ def draw_curve(tuned: Tuned, path: PathLike) -> None:
 # ---------------------------------------------------------------------------------------------------------- details
 
 
-def _read(path: Path) -> "Emissions | NBest":
+def _read(path: Path, lines: PathLike | None) -> "Emissions | NBest":
     if path.suffix.lower() != ".npz":
         return NBest.load(path)
     from fada.emissions import Emissions
 
-    return Emissions.load(path)
+    emissions = Emissions.load(path)
+    return emissions if lines is None else with_references(emissions, lines)
 
 
 def _try_grid(table: Trials, base: Weights, grid: Grid, lms: Sequence[LanguageModel], prior: bool) -> None:
@@ -627,6 +669,18 @@ def _not_better(weights: Weights, gain: dict[str, float | None], than: str, clus
         f"{gain['difference']:+.3f} points, standard error {gain['se']:.3f}, p = {gain['p']:.3f}, "
         f"{clusters} independent lines or pages. Recommended is {than}."
     )
+
+
+def _at_edge(weights: Weights, grid: Grid) -> list[str]:
+    """The weights that ended at an end of their grid, where a wider grid might do better."""
+    share = weights.lam if weights.guided else 1.0  # other weights were multiplied by λ
+    tried = {"prior_weight": grid.prior_weight, "lm_weight": grid.lm_weight, "length_bonus": grid.length_bonus}
+    edges = [
+        n for n, values in tried.items() if len(values) > 1 and abs(getattr(weights, n) - share * max(values)) < 1e-9
+    ]
+    if weights.guided and len(grid.scale) > 1 and weights.scale == max(grid.scale) and weights.lam == min(grid.lam):
+        edges.append("scale")
+    return edges
 
 
 def _point(table: Trials, weights: Weights, plain: Weights, folds: Folds) -> dict[str, Any]:

@@ -6,12 +6,13 @@ import typer
 
 
 def tune(
-    source: Path = typer.Argument(
-        help="Validation emissions (.npz), n-best lists (parquet, JSONL), or a run folder with emissions/validation.npz."
-    ),
+    source: Path = typer.Argument(help="Validation emissions (.npz), n-best lists (parquet, JSONL), or a run folder."),
     targets: Path | None = typer.Option(None, help="Target file; targets.json of a run folder if not given."),
     test: Path | None = typer.Option(
         None, help="The emissions to report on: refused if they share lines with the validation set; used by --rivals."
+    ),
+    lines: Path | None = typer.Option(
+        None, help="References and domains by line id, if the emissions do not hold them (any source of lines)."
     ),
     lm_text: list[str] = typer.Option([], help="Training lines for a character language model; repeatable."),
     lm_order: int = typer.Option(6, min=1, help="Longest n-gram of the language model."),
@@ -55,7 +56,7 @@ def tune(
     from fada.tuned import load_knowledge
     from fada.tuning import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
 
-    files = load_tunable(source, targets, test)
+    files = load_tunable(source, targets, test, lines)
     knowledge = load_knowledge(files.targets, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
     grid = Grid.of(scale=scale, distance=distance, beam=beam, paper=paper)
     with warnings.catch_warnings():
@@ -100,6 +101,10 @@ def tune(
         typer.echo(f"no target for domain {', '.join(unknown)}: guided to the overall distribution.", err=True)
     if tuned.evidence and tuned.evidence.warning:
         typer.echo(f"fada: {tuned.evidence.warning}", err=True)
+    if tuned.evidence and tuned.evidence.at_edge:
+        typer.echo(
+            f"at the end of the grid: {', '.join(tuned.evidence.at_edge)}; --trials searches beyond it.", err=True
+        )
     typer.echo(f"{path}: λ {tuned.lam:g}, {tuned.evidence.seconds if tuned.evidence else 0:.1f} s", err=True)
 
 

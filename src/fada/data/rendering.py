@@ -1,8 +1,8 @@
 """Lines written by a made-up hand: the centre lines of font glyphs, redrawn with a pen that trembles.
 
-A glyph is thinned to its centre line once. Every time it is written, the points of that line are scaled, slanted, turned
-and bent a little differently, and a broad nib is pressed on the paper at each of them. Nothing of the font's outline is
-left: stroke width, contrast and joins belong to the hand.
+A glyph is thinned to its centre line once. Every time it is written, the points of that line are scaled, slanted,
+turned and bent a little differently, and a broad nib is pressed on the paper at each of them. Nothing of the font's
+outline is left: stroke width, contrast and joins belong to the hand.
 """
 
 import io
@@ -31,7 +31,8 @@ def find_fonts(folder: str | Path | None, letters: Iterable[str]) -> list[Path]:
     """Fonts that have a glyph for every one of `letters`.
 
     Args:
-        folder: where to look for ``.ttf`` and ``.otf`` files, below it too; None for the fonts that come with matplotlib.
+        folder: where to look for ``.ttf`` and ``.otf`` files, also in folders below it; None for the fonts that come
+            with matplotlib.
         letters: what must be there; spaces need not.
 
     Raises:
@@ -98,7 +99,7 @@ def _x_height(path: Path) -> float:
     """Height of a small letter without ascender, in pixels at `_EM`."""
     for letter in "xνоםه":
         if ord(letter) in _characters(path):
-            left, top, right, bottom = _font(path).getbbox(letter, anchor="ls")
+            left, top, right, _ = _font(path).getbbox(letter, anchor="ls")
             return float(max(-top, right - left))
     return 0.5 * _EM
 
@@ -112,7 +113,7 @@ def check_shaping(text: str) -> None:
     if complex_text is not None and not features.check("raqm"):
         raise FadaError(
             f"the character {complex_text!r} (U+{ord(complex_text):04X}) needs text shaping, and this Pillow has been "
-            "built without raqm. Install a Pillow wheel from the package index, or use a language without joined letters."
+            "built without raqm. Install Pillow as a wheel (pip install pillow), or use a language without joined letters."
         )
 
 
@@ -131,7 +132,7 @@ def _is_right_to_left(word: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def split_word(word: str) -> tuple[str, ...]:
-    """What the pen writes in one go, left to right: letters with their marks; whole words of scripts that join letters."""
+    """What the pen writes in one go, from left to right: letters with their marks; whole words where letters join."""
     if not all(_is_mark(c) or _stands_alone(c) for c in word):
         return (word,)
     clusters: list[str] = []
@@ -181,7 +182,7 @@ def centre_line(font: Path, unit: str) -> Glyph:
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _thin(shape: np.ndarray) -> None:  # pragma: no cover - compiled
-    """Thin a binary shape (h, w) uint8, with an empty border, to lines one pixel wide, in place (Zhang and Suen, 1984)."""
+    """Thin a shape, (h, w) uint8 of 0 and 1 with an empty border, to lines one pixel wide (Zhang and Suen, 1984)."""
     height, width = shape.shape
     marked = np.zeros_like(shape)
     ring = np.zeros(9, dtype=np.uint8)
@@ -313,6 +314,7 @@ class Hand:
             if len(points):
                 centre = points.mean(axis=0)
                 x, y = (points - centre).T
+                x /= max(1.0, 1.5 * np.abs(x).max())  # whole words bend no more than letters do
                 bend = rng.normal(0, 0.10, size=(2, 3))
                 points[:, 0] += bend[0] @ [x * y, y * y - 0.3, x]
                 points[:, 1] += bend[1] @ [x * y, 0.6 * (x * x - 0.2), 0.5 * y]

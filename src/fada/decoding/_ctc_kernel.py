@@ -29,6 +29,8 @@ DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP = range(4)
 """How the search of a line ended."""
 
 _LOWEST = -1e300
+_BLOCK = 16
+"""Classes that are looked at together; arrays over classes are padded to a multiple."""
 
 
 class Line(NamedTuple):
@@ -107,15 +109,30 @@ def hash_slot(key: int, size: int) -> int:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _row_sum(row: np.ndarray) -> float:
-    """Σ exp(row) to about 0.3 %, as (1 + x/4096)^4096 so that it runs in vector registers; NaN and +inf come through."""
+    """Σ exp(row) to about 0.3 %, as (1 + x/4096)^4096, which runs in vector registers; NaN and +inf come through."""
     total = np.float32(0.0)
-    for x in row:
-        y = np.float32(-88.0) if x < -88.0 else np.float32(x)
-        z = np.float32(1.0) + y * np.float32(1.0 / 4096.0)
+    for i in range(row.shape[0]):
+        x = np.float32(row[i])
+        z = np.float32(1.0) + (np.float32(-88.0) if x < np.float32(-88.0) else x) * np.float32(1.0 / 4096.0)
         for _ in range(12):
-            z = z * z
+            z *= z
         total += z
     return total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+def _contributions(row: np.ndarray, lam: float, ceiling: np.ndarray, gain: np.ndarray, peak: np.ndarray) -> float:
+    """The most each class can add to a score, the highest of each block of classes, and of all. Runs in vectors."""
+    highest = _LOWEST
+    for b in range(peak.shape[0]):
+        top = _LOWEST
+        for c in range(b * _BLOCK, (b + 1) * _BLOCK):
+            x = lam * row[c] + ceiling[c]
+            gain[c] = x
+            top = max(top, x)
+        peak[b] = top
+        highest = max(highest, top)
+    return highest
 
 
 @njit(cache=True, nogil=True)
@@ -308,8 +325,11 @@ def search_lines(
 
     heap_score = np.empty(K)
     heap_key = np.empty(K, np.int64)
-    row = np.empty(V)
-    gain = np.empty(V)
+    blocks = (V + _BLOCK - 1) // _BLOCK
+    row = np.zeros(blocks * _BLOCK)
+    gain = np.empty(blocks * _BLOCK)
+    ceiling = np.full(blocks * _BLOCK, -np.inf)
+    peak = np.empty(blocks)
     best_gain = np.empty(V)
     best_class = np.empty(V, np.int32)
     probability = np.empty(V)
@@ -336,7 +356,8 @@ def search_lines(
         g = target_of[line]
         reference = score.reference[g]
         weights = score.class_weight[g]
-        ceilings = score.class_ceiling[g]
+        for c in range(V):
+            ceiling[c] = score.class_ceiling[g, c]
         q_squares = 0.0
         for i in range(n):
             q_squares += reference[i] * reference[i]
@@ -388,8 +409,7 @@ def search_lines(
             else:
                 for c in range(V):
                     row[c] = lines.float32[first_frame + t, c]
-            for c in range(V):
-                gain[c] = lam * row[c] + ceilings[c]
+            highest_gain = _contributions(row, lam, ceiling, gain, peak)
 
             # -- the hypotheses as they are: a blank, or the last label again, or their parent's extension
             blank_probability = math.exp(row[blank])
@@ -414,6 +434,8 @@ def search_lines(
                         new_label[s] += (p_blank[above] if last[above] == c else total[above]) * probability[c]
             size = 0
             best_base = _LOWEST
+            lowest_score = math.inf
+            largest = 0.0
             for a in range(n_active):
                 s = active[a]
                 mass = new_blank[s] + new_label[s]
@@ -432,26 +454,48 @@ def search_lines(
                     heap_score[size] = value
                     heap_key[size] = np.int64(s) * V + blank
                     size += 1
-            for i in range(size // 2 - 1, -1, -1):
-                _sift_down(heap_score, heap_key, i, size)
+                    lowest_score = min(lowest_score, value)
+                    largest = max(largest, mass)
             full = size == K
-
-            # -- classes that can matter, in falling order of what they contribute at most
-            threshold = heap_score[0] - best_base if full else _LOWEST
             found = 0
-            for c in range(V):
-                x = gain[c]
-                if x >= threshold:
-                    i = found
-                    while i > 0 and best_gain[i - 1] < x:
-                        best_gain[i] = best_gain[i - 1]
-                        best_class[i] = best_class[i - 1]
-                        i -= 1
-                    best_gain[i] = x
-                    best_class[i] = c
-                    found += 1
+            if not full or highest_gain >= lowest_score - best_base:
+                for i in range(size // 2 - 1, -1, -1):
+                    _sift_down(heap_score, heap_key, i, size)
+
+                # -- classes that can matter, in falling order of what they contribute at most
+                threshold = lowest_score - best_base if full else _LOWEST
+                for b in range(blocks):
+                    if peak[b] < threshold:
+                        continue
+                    for c in range(b * _BLOCK, (b + 1) * _BLOCK):
+                        x = gain[c]
+                        if x >= threshold and x > _LOWEST:
+                            i = found
+                            while i > 0 and best_gain[i - 1] < x:
+                                best_gain[i] = best_gain[i - 1]
+                                best_class[i] = best_class[i - 1]
+                                i -= 1
+                            best_gain[i] = x
+                            best_class[i] = c
+                            found += 1
 
             # -- extensions
+            if found == 0 and full:
+                # Nothing can enter: the beam is the same, and only the probabilities move on.
+                for a in range(n_active):
+                    s = active[a]
+                    if last[s] >= 0 and slot_of[parent[node[s]]] >= 0:
+                        has_child[slot_of[parent[node[s]]], last[s]] = 0
+                rescale = 1.0 / largest
+                log_largest = math.log(largest)
+                log_scale += log_largest
+                for a in range(n_active):
+                    s = active[a]
+                    p_blank[s] = new_blank[s] * rescale
+                    p_label[s] = new_label[s] * rescale
+                    total[s] = p_blank[s] + p_label[s]
+                    log_total[s] = new_log[s] - log_largest
+                continue
             if found > 0:
                 for a in range(n_active):
                     s = active[a]

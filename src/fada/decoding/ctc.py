@@ -356,7 +356,8 @@ class _Plan:
         constraint_matters = table.follows_tails and not table.constraint.is_void
         self.arrays = arrays
         self.score = kernel.Score(
-            lam=self.lam,
+            # λ = 0 must not turn an impossible class (0 · -inf) into an unknown one.
+            lam=max(self.lam, 1e-300),
             distance_weight=self.rows[0].guidance.weight if self.rows else 0.0,
             lm_weight=decoder.lm_weight if self.lm is not None else 0.0,
             kind=self.rows[0].guidance.kind if self.rows else 0,

@@ -127,7 +127,8 @@ def vocabulary_of(table: TokenTable, normalizer: TextNormalizer) -> Vocabulary:
 
 
 @lru_cache(maxsize=16)
-def _resized(table: TokenTable, size: int) -> TokenTable:
+def resized_table(table: TokenTable, size: int) -> TokenTable:
+    """The table for an output layer of `size` tokens, kept for the next call."""
     return table.resized(size)
 
 
@@ -294,8 +295,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
         prompt_length: columns of ``input_ids`` before the first generated token. With 0, a first column of special
             tokens (the start token of encoder-decoder models) counts as prompt.
         keep: how many of the best tokens of each row must be exact; the rest gets a lower bound of its value, which
-            saves most of the time. Beam search needs ``max(2, 1 + number of end tokens) * num_beams``, top-k sampling `k`.
-            None: all tokens are exact.
+            saves most of the time. Beam search needs ``max(2, 1 + number of end tokens) * num_beams``, top-k
+            sampling `k`. None: all tokens are exact.
         forbidden: characters that may not be written; ``"e"`` also stands for ``E`` if the normaliser lower-cases.
         allowed: the only characters that may be written.
     """
@@ -351,7 +352,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
 
     def _setup(self, size: int) -> None:
         """Arrays for an output layer of `size` tokens."""
-        vocabulary = vocabulary_of(_resized(self._table, size), self.guidance.target.normalizer)
+        vocabulary = vocabulary_of(resized_table(self._table, size), self.guidance.target.normalizer)
         self.vocabulary = vocabulary
         self.reader = RowReader(vocabulary, self.guidance)
         self._context_tokens = np.flatnonzero(vocabulary.context)
@@ -495,7 +496,7 @@ def guided_generate(
         tokenizer: the tokenizer, or a processor that holds it.
         distance, scale, forbidden, allowed: see :class:`GuidedLogitsProcessor`.
         nbest: hypotheses returned for each input, at most `num_beams` (with sampling: as many samples).
-        logits_processor: further processors, applied after the guidance.
+        logits_processor: further processors. They come before the guidance, which must see what they rule out.
         generation: further options of `generate`, such as ``max_new_tokens`` or ``do_sample``.
 
     Returns:
@@ -507,7 +508,6 @@ def guided_generate(
     encoded = _encode(model, inputs, getattr(tokenizer, "tokenizer", tokenizer))
     settings = _exact_settings(model, lam, num_beams, nbest, generation)
     end_tokens = _end_tokens(model, generation)
-    sampling = bool(settings.get("do_sample"))
     prompt = encoded.get("decoder_input_ids" if model.config.is_encoder_decoder else "input_ids")
     prompt_length = 1 if prompt is None else int(prompt.shape[1])
     guide = GuidedLogitsProcessor(
@@ -517,11 +517,11 @@ def guided_generate(
         distance=distance,
         scale=scale,
         prompt_length=prompt_length,
-        keep=None if sampling else max(2, 1 + len(end_tokens)) * num_beams,
+        keep=_needed_tokens(model, num_beams, len(end_tokens), settings),
         forbidden=forbidden,
         allowed=allowed,
     )
-    processors = LogitsProcessorList([guide, *logits_processor])
+    processors = LogitsProcessorList([*logits_processor, guide])
     with torch.inference_mode():
         output = model.generate(**encoded, logits_processor=processors, **settings)
     if isinstance(output, Mapping) and "segments" in output:
@@ -578,6 +578,16 @@ def _exact_settings(
     if model.generation_config.pad_token_id is None and "pad_token_id" not in settings:
         settings["pad_token_id"] = next(iter(_end_tokens(model, generation)), 0)
     return settings
+
+
+def _needed_tokens(
+    model: "PreTrainedModel", num_beams: int, end_tokens: int, settings: Mapping[str, Any]
+) -> int | None:
+    """How many tokens of a row the search can look at: None if all."""
+    if not settings["do_sample"]:
+        return max(2, 1 + end_tokens) * num_beams
+    top_k = settings.get("top_k", model.generation_config.top_k)
+    return top_k if top_k and num_beams == 1 else None
 
 
 def _end_tokens(model: "PreTrainedModel", generation: Mapping[str, Any]) -> list[int]:

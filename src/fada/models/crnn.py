@@ -225,6 +225,18 @@ class CRNNForCTC(PreTrainedModel):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
 
+    def add_classes(self, count: int) -> None:
+        """Append output classes, with zero weights and a low bias so that they are not written before they are learnt."""
+        layers: list[nn.Linear | nn.Conv1d] = [self.output, *([self.shortcut] if self.shortcut is not None else [])]
+        for layer in layers:
+            weight, bias = layer.weight.data, layer.bias.data
+            layer.weight = nn.Parameter(torch.cat([weight, weight.new_zeros(count, *weight.shape[1:])]))
+            layer.bias = nn.Parameter(torch.cat([bias, bias.new_full((count,), float(bias.min()) - 2)]))
+        self.config.vocab_size += count
+        self.output.out_features = self.config.vocab_size
+        if self.shortcut is not None:
+            self.shortcut.out_channels = self.config.vocab_size
+
     def frames_of(self, widths: Tensor) -> Tensor:
         """Output frames of lines of the given widths in pixels."""
         return (((widths + 1) // 2) // 2).clamp(min=1)
@@ -357,10 +369,29 @@ class CRNNRecognizer(CTCRecognizer):
         return cls(model, CRNNProcessor(symbols, height=model.config.height), tagging)
 
     @classmethod
-    def load(cls, name: str | os.PathLike[str]) -> "CRNNRecognizer":
-        """Read a network from a folder or the hub."""
+    def load(
+        cls,
+        name: str | os.PathLike[str],
+        texts: Iterable[str] = (),
+        new_characters: str = "ignore",
+        domains: Sequence[str] = (),
+        tagging: Tagging | None = None,
+    ) -> "CRNNRecognizer":
+        """Read a network from a folder or the hub; to fine-tune it, give `texts` and what to do about new characters.
+
+        The classes of new characters start from zero weights. A network keeps the tagging it was built with.
+        """
         model = CRNNForCTC.from_pretrained(name)
-        return cls(model, CRNNProcessor.from_pretrained(name), model.config.tagging)
+        processor = CRNNProcessor.from_pretrained(name)
+        if tagging not in (None, model.config.tagging):
+            raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")
+        missing = sorted({character for text in texts for character in text} - set(processor.symbols))
+        if missing and new_characters == "add" and not model.config.domains:
+            model.add_classes(len(missing))
+            processor = CRNNProcessor(
+                (*processor.symbols, *missing), processor.blank, processor.height, processor.aspect, processor.level
+            )
+        return cls(model, processor, model.config.tagging)
 
     def prepare(self, line: Line) -> np.ndarray:
         """(height, width) uint8."""

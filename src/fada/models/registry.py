@@ -1,13 +1,30 @@
 """Names of models to recognisers: `crnn:small`, `trocr-tiny`, a folder, a hub name."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fada.errors import FadaError
-from fada.models.crnn import CRNNRecognizer
+from fada.models.crnn import PRESETS, CRNNRecognizer
 from fada.models.recognizer import Recognizer, Tagging
+from fada.models.seq2seq import NewCharacters
+
+BUILT: dict[str, str] = {
+    **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in PRESETS},
+    "trocr-tiny": "line images, encoder-decoder over characters, trained from scratch",
+}
+"""Models that are built new, with what they are."""
+
+LOADED: dict[str, str] = {
+    "microsoft/trocr-base-handwritten": "line images, encoder-decoder over subwords (any VisionEncoderDecoderModel)",
+    "openai/whisper-small": "speech, encoder-decoder over subwords (any WhisperForConditionalGeneration)",
+    "facebook/wav2vec2-base-960h": "speech, CTC (any *ForCTC of transformers)",
+}
+"""Examples of models that are loaded, by hub name or folder, to be fine-tuned."""
+
+LEARNING_RATES = {"fada-crnn": 1e-3, "trocr-tiny": 5e-4, "vision-encoder-decoder": 2e-5, "whisper": 1e-5}
 
 
 def build(
@@ -16,26 +33,98 @@ def build(
     *,
     domains: Sequence[str] = (),
     tagging: Tagging = "none",
-    new_characters: str = "add",
-    max_seconds: float = 10.0,
+    new_characters: NewCharacters = "add",
+    max_seconds: float | None = None,
     dropout: float | None = None,
 ) -> Recognizer:
-    """A recogniser to train: new, or loaded to be fine-tuned."""
+    """A recogniser to train: a new one for the characters of `texts`, or a loaded one made ready for them.
+
+    Args:
+        name: one of `BUILT`, a model or run folder, or a hub name.
+        texts: training texts.
+        domains, tagging: TR-TT.
+        new_characters: what to do about characters that a loaded model lacks.
+        max_seconds: audio window of Whisper.
+        dropout: of a new C-RNN.
+    """
     family, _, preset = name.partition(":")
     if family == "crnn":
         options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
         return CRNNRecognizer.build(texts, preset or "base", domains, tagging, **options)
-    raise FadaError(f"no model {name!r}.")
+    if name == "trocr-tiny":
+        from fada.models.trocr import TrOCRRecognizer
+
+        return TrOCRRecognizer.build_tiny(texts, domains, tagging)
+    return _load(name, texts, domains, tagging, new_characters, max_seconds)
 
 
 def load(name: str | os.PathLike[str]) -> Recognizer:
     """A trained recogniser from a model folder, a run folder or a hub name."""
+    return _load(name, (), (), None, "ignore", None)
+
+
+def _load(
+    name: str | os.PathLike[str],
+    texts: Sequence[str],
+    domains: Sequence[str],
+    tagging: Tagging | None,
+    new_characters: NewCharacters,
+    max_seconds: float | None,
+) -> Recognizer:
     path = Path(name)
     if (path / "model" / "config.json").is_file():
         path = path / "model"
-    return CRNNRecognizer.load(path)
+    config = configuration(path)
+    kind = config.get("model_type")
+    options: dict[str, Any] = {
+        "texts": texts,
+        "new_characters": new_characters,
+        "domains": domains,
+        "tagging": tagging,
+    }
+    if kind == "fada-crnn":
+        return CRNNRecognizer.load(path, **options)
+    if kind == "vision-encoder-decoder":
+        from fada.models.trocr import TrOCRRecognizer
+
+        return TrOCRRecognizer.load(path, **options)
+    if kind == "whisper":
+        from fada.models.whisper import WhisperRecognizer
+
+        return WhisperRecognizer.load(path, max_seconds=max_seconds, **options)
+    from transformers import MODEL_FOR_CTC_MAPPING_NAMES
+
+    if kind in MODEL_FOR_CTC_MAPPING_NAMES:
+        from fada.models.ctc import TransformersCTCRecognizer
+
+        return TransformersCTCRecognizer.load(path, **options)
+    raise FadaError(
+        f"{name}: a model of type {kind!r}, expected a C-RNN, a VisionEncoderDecoder (TrOCR), Whisper or a CTC model."
+    )
+
+
+def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `config.json` of a model folder or hub model."""
+    from transformers.utils import cached_file
+
+    path = Path(name)
+    if path.exists() or len(path.parts) > 2:
+        if not (path / "config.json").is_file():
+            raise FadaError(f"{name}: no config.json here, expected a model folder, a run folder or a hub name.")
+        return json.loads((path / "config.json").read_text(encoding="utf-8"))
+    try:
+        found = cached_file(str(name), "config.json")
+    except OSError as error:
+        known = ", ".join(BUILT)
+        reason = str(error).splitlines()[0]
+        raise FadaError(
+            f"no model {str(name)!r}: not one of {known}, not a folder, and not readable from the hub ({reason})"
+        ) from None
+    return json.loads(Path(found).read_text(encoding="utf-8"))
 
 
 def learning_rate(recognizer: Recognizer) -> float:
-    """The usual learning rate of the family."""
-    return 1e-3 if isinstance(recognizer, CRNNRecognizer) else 5e-5
+    """The usual learning rate of the model's family: high for new models, low for pretrained ones."""
+    config = recognizer.model.config
+    new = not config.name_or_path and config.model_type != "fada-crnn"
+    return LEARNING_RATES.get("trocr-tiny" if new else config.model_type, 3e-5)

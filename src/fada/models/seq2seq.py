@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -13,10 +14,20 @@ from fada.alignment import AlignmentLoss
 from fada.data.lines import Line
 from fada.errors import FadaError
 from fada.models.recognizer import IGNORED, Recognizer, Tagging, domain_tag, padded_labels
-from fada.targets import TargetSet
+from fada.targets import CharDistribution, TargetSet
 from fada.tokens import TokenTable
 
 NewCharacters = Literal["fail", "add", "ignore"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One text with the parts of its score; `distance` is None where nothing guided it."""
+
+    text: str
+    score: float
+    log_prob: float
+    distance: float | None
 
 
 class Seq2SeqRecognizer(Recognizer):
@@ -56,76 +67,91 @@ class Seq2SeqRecognizer(Recognizer):
 
     def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
         """Greedy."""
-        return self.generate(inputs, [line.domain for line in lines])
+        return [reading.text for reading in self._generate(inputs, lines)]
 
-    def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
-        """The texts of lines.
+    def transcribe(
+        self, lines: Iterable[Line], *, batch_size: int = 8, targets: TargetSet | None = None, **options: Any
+    ) -> list[str]:
+        """The texts of lines; with `targets`, guided towards the distribution of each line's domain (Eq. 2).
+
+        `options` are those of :meth:`generate`: `num_beams`, `lam`, `distance`, `scale`, `max_new_tokens`.
+        """
+        texts = []
+        for batch, inputs in self.batches(lines, batch_size):
+            wanted = None if targets is None else [targets[str(line.domain)] for line in batch]
+            texts += [reading.text for reading in self._generate(inputs, batch, targets=wanted, **options)]
+        return texts
+
+    def generate(self, lines: Sequence[Line], **options: Any) -> list[Reading]:
+        """Read a batch of lines.
 
         Args:
-            lines: with image or sound; with `tagging="given"` or `targets` their domain is used.
-            batch_size: lines at once.
-            options: of :meth:`generate`: `beam_size`, `targets`, `lam`, `distance`, `scale`, ...
+            lines: at once; with `tagging="given"` their domain is used.
+            options: `targets` (one distribution for each line, to guide towards), `lam`, `distance`, `scale`,
+                `num_beams`, `max_new_tokens`.
         """
-        return [
-            text
-            for batch, inputs in self.batches(lines, batch_size)
-            for text in self.generate(inputs, [line.domain for line in batch], **options)
-        ]
+        inputs = self.to_device(self.collate([self.prepare(line) for line in lines]))
+        return self._generate(inputs, lines, **options)
 
-    def generate(
+    def _generate(
         self,
         inputs: dict[str, Tensor],
-        domains: Sequence[str | None],
+        lines: Sequence[Line],
         *,
-        beam_size: int = 1,
-        targets: TargetSet | None = None,
+        targets: Sequence[CharDistribution] | None = None,
         lam: float = 0.5,
         distance: str = "sorted_w2",
         scale: float = 1.0,
+        num_beams: int = 1,
         max_new_tokens: int = 200,
-        **generation: Any,
-    ) -> list[str]:
-        """Texts of a batch; with `targets`, guided towards the distribution of each line's domain (Eq. 2).
-
-        Tags of TR-TT, given or predicted, are not part of the text.
-        """
+    ) -> list[Reading]:
         self.model.eval()
         prompts = torch.tensor(
-            [[*self.prompt, *(self._tag(d) if self.tagging == "given" else ())] for d in domains],
+            [[*self.prompt, *(self._tag(line.domain) if self.tagging == "given" else ())] for line in lines],
             device=self.model.device,
         )
-        positions = getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-        positions = getattr(self.model.config, "max_target_positions", positions)
-        if positions:
-            max_new_tokens = min(max_new_tokens, positions - prompts.shape[1])
-        processors = []
+        given = prompts.shape[1]
+        guide = None
         if targets is not None:
             from fada.decoding.generate import GuidedLogitsProcessor
 
-            processors.append(
-                GuidedLogitsProcessor(
-                    self.tokenizer,
-                    [targets[str(domain)] for domain in domains],
-                    lam=lam,
-                    distance=distance,
-                    scale=scale,
-                    prompt_length=prompts.shape[1],
-                )
+            guide = GuidedLogitsProcessor(
+                self.tokenizer, targets, lam=lam, distance=distance, scale=scale, prompt_length=given
             )
         with torch.inference_mode():
-            written = GenerationMixin.generate(  # Whisper's own method splits long recordings, which lines are not
+            found = GenerationMixin.generate(  # Whisper's own method splits long recordings, which lines are not
                 self.model,
                 **inputs,
                 decoder_input_ids=prompts,
-                num_beams=beam_size,
+                num_beams=num_beams,
                 do_sample=False,
                 length_penalty=0.0,
-                max_new_tokens=max_new_tokens,
-                logits_processor=processors,
-                **generation,
+                max_new_tokens=min(max_new_tokens, self._positions - given),
+                logits_processor=[] if guide is None else [guide],
+                return_dict_in_generate=True,
+                output_scores=num_beams > 1,
+                output_logits=num_beams == 1,
             )
-        new = written[:, prompts.shape[1] :]
-        return [text.strip() for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
+        written = found.sequences[:, given:]
+        texts = [text.strip() for text in self.tokenizer.batch_decode(written, skip_special_tokens=True)]
+        far = (
+            [None] * len(texts) if guide is None else [guide.guidance_of(i).distance_of(t) for i, t in enumerate(texts)]
+        )
+        sums = found.sequences_scores.tolist() if num_beams > 1 else self._log_probs(found.logits, written)
+        readings = []
+        for text, total, distance_found in zip(texts, sums, far, strict=True):
+            penalty = 0.0 if distance_found is None else (1 - lam) * scale * distance_found
+            weight = 1.0 if guide is None else lam
+            log_prob = (total + penalty) / weight if num_beams > 1 else total
+            readings.append(Reading(text, weight * log_prob - penalty, log_prob, distance_found))
+        return readings
+
+    def _log_probs(self, logits: Sequence[Tensor], written: Tensor) -> list[float]:
+        """Sum of the log-probabilities of greedily written tokens up to the end token."""
+        steps = torch.stack([step.float().log_softmax(-1) for step in logits], 1)  # (batch, time, vocabulary)
+        chosen = steps.gather(-1, written[..., None])[..., 0]
+        ended = (written == self._end).cumsum(1) - (written == self._end).long() > 0
+        return chosen.masked_fill(ended, 0.0).sum(1).tolist()
 
     def add_tags(self, domains: Sequence[str], tagging: Tagging) -> None:
         """Give every domain a token of its own (TR-TT)."""
@@ -151,6 +177,13 @@ class Seq2SeqRecognizer(Recognizer):
     def _end(self) -> int:
         end = self.model.generation_config.eos_token_id
         return int(end[0] if isinstance(end, list) else end)
+
+    @property
+    def _positions(self) -> int:
+        """Tokens that the decoder has room for."""
+        config = self.model.config.get_text_config(decoder=True)
+        names = ("max_target_positions", "max_position_embeddings")
+        return next((int(getattr(config, name)) for name in names if getattr(config, name, None)), 1024)
 
     @property
     def _output_size(self) -> int:

@@ -54,7 +54,7 @@ def view(
 
 def p_value(p: float) -> str:
     """A p-value as printed."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "<\u00a00.001" if p < 0.001 else f"{p:.3f}"
 
 
 # ------------------------------------------------------------------------------------------------------ masthead
@@ -86,7 +86,7 @@ def _verdict(data_set: DataSet, evaluations: Mapping[str, Evaluation], differenc
     interval = change.interval
     between = f", 95 % interval {_signed(interval[0])} to {_signed(interval[1])} points" if interval else ""
     sentences = [
-        Markup("<b>{}</b> {} <b>{}</b>: {:.2f} % instead of {:.2f} %{}, p {}.").format(
+        Markup("<b>{}</b> {} <b>{}</b>: {:.2f} % instead of {:.2f} %{}, p\u00a0{}.").format(
             data_set.after.label, effect, data_set.before.label, change.b, change.a, between, _equation(change.p_holm)
         ),
         "The difference is larger than chance explains."
@@ -151,7 +151,7 @@ def _results(
         role = "" if data_set.single else _role(data_set, contender)
         significance = ""
         if change is not None:
-            significance = f"{'yes' if change.significant else 'no'}, p {_equation(change.p_holm)}"
+            significance = f"{'yes' if change.significant else 'no'}, p\u00a0{_equation(change.p_holm)}"
         rows.append(
             {
                 "label": label,
@@ -439,4 +439,4 @@ def _signed(value: float) -> str:
 
 
 def _equation(p: float) -> str:
-    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
+    return p_value(p) if p < 0.001 else f"=\u00a0{p_value(p)}"

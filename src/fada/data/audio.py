@@ -1,0 +1,144 @@
+"""Sound on its way to a recogniser: any common format, one channel, 16,000 samples a second."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fada.data.lines import SAMPLE_RATE
+from fada.errors import FadaError, missing_extra
+
+AudioSource = str | os.PathLike[str] | bytes | BinaryIO
+
+MAX_SECONDS = 30.0
+"""Longer recordings are refused unless a window is asked for: what Whisper takes in at once."""
+
+
+def load_audio(
+    source: AudioSource,
+    *,
+    rate: int = SAMPLE_RATE,
+    max_seconds: float | None = MAX_SECONDS,
+    where: str | None = None,
+) -> np.ndarray:
+    """Read a recording: wav, flac, ogg, mp3 and what else libsndfile knows.
+
+    Args:
+        source: path, encoded bytes, or binary file object.
+        rate: samples per second of the result.
+        max_seconds: longer recordings are refused; None to read any length. See :func:`audio_windows`.
+        where: how errors name the recording; the path, if there is one, by default.
+
+    Returns:
+        (n,) float32 in [-1, 1]: the mean of the channels.
+
+    Raises:
+        FadaError: the recording is missing, empty, broken, or too long.
+    """
+    where = where or _name(source)
+    with _opened(source, where) as sound:
+        seconds = sound.frames / sound.samplerate
+        if max_seconds is not None and seconds > max_seconds:
+            raise FadaError(
+                f"{where}: the recording is {seconds:.1f} s long, expected at most {max_seconds:g} s. "
+                "Cut it at pauses, or read it in windows: audio_windows()."
+            )
+        return _resampled(_read(sound, -1, where), sound.samplerate, rate)
+
+
+def audio_windows(
+    source: AudioSource,
+    *,
+    seconds: float = MAX_SECONDS,
+    overlap: float = 0.0,
+    rate: int = SAMPLE_RATE,
+    where: str | None = None,
+) -> Iterator[tuple[float, np.ndarray]]:
+    """Read a recording of any length in windows, one at a time.
+
+    Args:
+        source, rate, where: as in :func:`load_audio`.
+        seconds: length of a window; the last one may be shorter.
+        overlap: seconds that a window shares with the one before.
+
+    Yields:
+        The start of the window in seconds, and its samples, (n,) float32.
+    """
+    if not 0 <= overlap < seconds:
+        raise FadaError(f"windows of {seconds:g} s with an overlap of {overlap:g} s, expected 0 <= overlap < window.")
+    where = where or _name(source)
+    with _opened(source, where) as sound:
+        native = sound.samplerate
+        length, shared = max(round(seconds * native), 1), round(overlap * native)
+        kept = np.zeros(0, dtype=np.float32)
+        start = 0
+        while True:
+            fresh = _read(sound, length - len(kept), where, may_be_empty=start > 0)
+            if len(fresh) == 0:
+                return
+            window = np.concatenate([kept, fresh])
+            yield start / native, _resampled(window, native, rate)
+            if len(window) < length:
+                return
+            kept = window[length - shared :]
+            start += length - shared
+
+
+def _name(source: AudioSource) -> str:
+    return str(source) if isinstance(source, str | os.PathLike) else "recording"
+
+
+@contextmanager
+def _opened(source: AudioSource, where: str) -> Iterator[Any]:
+    """A `soundfile.SoundFile`."""
+    try:
+        import soundfile
+    except ImportError:
+        raise missing_extra("soundfile", "audio", "Reading sound") from None
+    if isinstance(source, bytes | bytearray | memoryview):
+        if len(source) == 0:
+            raise FadaError(f"{where}: the recording is empty (0 bytes).")
+        source = io.BytesIO(source)
+    elif isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if not path.is_file():
+            raise FadaError(f"{where}: no such sound file.")
+        if path.stat().st_size == 0:
+            raise FadaError(f"{where}: the recording is empty (0 bytes).")
+    try:
+        sound = soundfile.SoundFile(source)
+    except (soundfile.SoundFileError, TypeError) as error:
+        raise FadaError(
+            f"{where}: not a sound file that can be read (wav, flac, ogg, mp3), or broken: {error}"
+        ) from None
+    with sound:
+        yield sound
+
+
+def _read(sound: Any, frames: int, where: str, *, may_be_empty: bool = False) -> np.ndarray:
+    """(n,) float32, the mean of the channels of the next `frames`, or of all (-1)."""
+    import soundfile
+
+    try:
+        samples = sound.read(frames, dtype="float32", always_2d=True).mean(axis=1, dtype=np.float32)
+    except (soundfile.SoundFileError, MemoryError) as error:
+        raise FadaError(f"{where}: the recording is broken or cut off ({error}). Export it again.") from None
+    if len(samples) == 0 and not may_be_empty:
+        raise FadaError(f"{where}: the recording has no samples.")
+    if not np.isfinite(samples).all():
+        raise FadaError(f"{where}: the recording has samples that are not numbers. Export it again.")
+    return np.clip(samples, -1.0, 1.0)
+
+
+def _resampled(samples: np.ndarray, native: int, rate: int) -> np.ndarray:
+    if native == rate:
+        return samples
+    try:
+        import soxr
+    except ImportError:
+        raise missing_extra("soxr", "audio", f"Changing the sampling rate from {native} to {rate}") from None
+    return np.clip(soxr.resample(samples, native, rate), -1.0, 1.0).astype(np.float32)

@@ -1,0 +1,324 @@
+"""Writing transcriptions: into the same XML file (nothing else may change), into new ones, as text and tables."""
+
+import csv
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+import fada
+import xml_pages
+from fada.data.lines import Line, LineSet, read_lines
+from fada.data.writers import Provenance, Transcription, convert, safe_name, write_transcriptions
+from fada.errors import FadaError
+
+MADE_BY = Provenance(model="crnn-greek", target="targets.json: 13", lam=0.35, created="2025-01-01T00:00:00+00:00")
+CONFIDENCES = ("WC", "CC", "GC", "conf")
+
+
+def remove(element) -> None:
+    """Take an element out as if it had never been put in."""
+    before = element.getprevious()
+    if before is not None:
+        before.tail = element.tail
+    else:
+        element.getparent().text = element.tail
+    element.getparent().remove(element)
+
+
+def without_text(root) -> set[str]:
+    """The ids of lines, words and glyphs that hold no element for their text: one is put in."""
+    holders = root.iter("{*}TextLine", "{*}Word", "{*}Glyph")
+    return {one.get("ID") or one.get("id") for one in holders if one.find("{*}TextEquiv") is one.find("{*}String")}
+
+
+def all_but_text(data: bytes, lacking: set[str] = frozenset()) -> bytes:
+    """The file in canonical form without texts, confidences, the record of what made them, and what was `lacking`."""
+    tree = etree.fromstring(data).getroottree()
+    for element in list(tree.iter("{*}*")):
+        name = etree.QName(element).localname
+        parent = element.getparent()
+        made_by_us = (element.get("ID") or "").startswith("fada_") or (element.get("value") or "").startswith("fada ")
+        added = name in ("TextEquiv", "String") and (parent.get("ID") or parent.get("id")) in lacking
+        if made_by_us or added or (name == "Comments" and (element.text or "").startswith("fada ")):
+            remove(element)
+        elif name in ("Unicode", "PlainText"):
+            element.text = None
+        for attribute in (*CONFIDENCES, "SUBS_CONTENT", "CONTENT"):
+            element.attrib.pop(attribute, None)
+    return etree.tostring(tree, method="c14n", with_comments=True) + (tree.docinfo.doctype or "").encode()
+
+
+def assert_only_text_differs(copy, original) -> None:
+    lacking = without_text(etree.parse(original).getroot())
+    assert all_but_text(copy.read_bytes(), lacking) == all_but_text(original.read_bytes())
+
+
+def transcribed(path, tmp_path, texts: dict[str, str] | None = None, **details):
+    lines = list(read_lines(path))
+    results = [
+        Transcription.of(line, (texts or {}).get(line.extra["line_id"], f"νέα λέξη {place}"), **details)
+        for place, line in enumerate(lines)
+    ]
+    return write_transcriptions(results, tmp_path / "out", "same", provenance=MADE_BY)[0], results
+
+
+@pytest.mark.parametrize("name", xml_pages.EXAMPLES)
+def test_the_same_file_gets_new_text_and_nothing_else_changes(tmp_path, name):
+    path = xml_pages.write_example(tmp_path / "in", name)
+    before = path.read_bytes()
+    copy, results = transcribed(path, tmp_path, confidence=0.8)
+    assert path.read_bytes() == before
+    assert_only_text_differs(copy, path)
+    again = read_lines(copy, images=tmp_path / "in")
+    assert [line.text for line in again] == [result.text for result in results]
+
+
+@pytest.mark.parametrize("name", xml_pages.EXAMPLES)
+def test_declaration_doctype_comments_and_instructions_survive(tmp_path, name):
+    path = xml_pages.write_example(tmp_path / "in", name)
+    copy, _ = transcribed(path, tmp_path)
+    before, after = (etree.parse(file) for file in (path, copy))
+    for pattern in (rb"<!--.*?-->", rb"<\?xml-.*?\?>", rb"<!DOCTYPE.*?>"):
+        assert re.findall(pattern, copy.read_bytes(), re.S) == re.findall(pattern, path.read_bytes(), re.S)
+    assert after.docinfo.standalone == before.docinfo.standalone
+    assert after.docinfo.encoding == before.docinfo.encoding
+    assert after.getroot().nsmap == before.getroot().nsmap
+
+
+@pytest.mark.parametrize("name", xml_pages.EXAMPLES)
+def test_tool_version_model_target_and_lambda_are_recorded(tmp_path, name):
+    copy, _ = transcribed(xml_pages.write_example(tmp_path / "in", name), tmp_path)
+    root = etree.parse(copy).getroot()
+    where = {
+        "alto2": "{*}Description/{*}OCRProcessing[@ID='fada_1']/{*}ocrProcessingStep",
+        "alto3": "{*}Description/{*}OCRProcessing[@ID='fada_1']/{*}ocrProcessingStep",
+        "alto4": "{*}Description/{*}Processing[@ID='fada_1']",
+        "page2013": "{*}Metadata/{*}Comments",
+        "page2019": "{*}Metadata/{*}MetadataItem[@value='fada " + fada.__version__ + "']",
+    }[name]
+    record = etree.tostring(root.find(where), encoding="unicode")
+    for value in ("fada", fada.__version__, "crnn-greek", "targets.json: 13", "0.35", "2025-01-01"):
+        assert value in record
+    order = [etree.QName(child).localname for child in root[0] if isinstance(child.tag, str)]
+    assert (
+        order
+        == {
+            "alto2": ["MeasurementUnit", "sourceImageInformation", "OCRProcessing", "OCRProcessing"],
+            "alto3": ["MeasurementUnit", "sourceImageInformation", "OCRProcessing"],
+            "alto4": ["MeasurementUnit", "sourceImageInformation", "Processing"],
+            "page2013": ["Creator", "Created", "LastChange", "Comments", "TranskribusMetadata"],
+            "page2019": ["Creator", "Created", "LastChange", "MetadataItem", "MetadataItem"],
+        }[name]
+    )
+
+
+def test_writing_twice_records_both_runs(tmp_path):
+    path = xml_pages.write_example(tmp_path / "in", "alto4")
+    first, _ = transcribed(path, tmp_path / "1")
+    lines = list(read_lines(first, images=tmp_path / "in"))
+    results = [Transcription.of(line) for line in lines]
+    second = write_transcriptions(results, tmp_path / "2", "same", provenance=MADE_BY)[0]
+    assert [one.get("ID") for one in etree.parse(second).iter("{*}Processing")] == ["fada_1", "fada_2"]
+
+
+def test_words_and_their_confidences_go_into_the_strings_of_alto(tmp_path):
+    path = xml_pages.write_example(tmp_path / "in", "alto4")
+    text = "em francia"
+    copy, _ = transcribed(
+        path, tmp_path, {"eSc_2": text}, char_confidences=[1.0, 0.5, *[0.25] * 8], word_confidences=[0.75, 0.2]
+    )
+    line = etree.parse(copy).find(".//{*}TextLine[@ID='eSc_2']")
+    strings = line.findall("{*}String")
+    assert [(one.get("CONTENT"), one.get("WC")) for one in strings] == [("em", "0.7500"), ("francia", "0.2000")]
+    assert strings[0].get("CC") == "0 4"
+    assert [(one.get("CONTENT"), one.get("GC")) for one in strings[0]] == [("e", "1.0000"), ("m", "0.5000")]
+
+
+def test_words_and_glyphs_of_page_follow_the_line(tmp_path):
+    path = xml_pages.write_example(tmp_path / "in", "page2013")
+    copy, _ = transcribed(path, tmp_path, {"r1l1": "the first line"}, confidence=0.5)
+    root = etree.parse(copy).getroot()
+    assert [word.findtext("{*}TextEquiv/{*}Unicode") for word in root.iter("{*}Word")] == ["the first", "line"]
+    region = root.find(".//{*}TextRegion[@id='r1']")
+    assert region.findtext("{*}TextEquiv/{*}Unicode").split("\n")[1] == "the first line"
+    line = root.find(".//{*}TextLine[@id='r1l1']")
+    assert line.find("{*}TextEquiv").get("conf") == "0.5000"
+    assert [etree.QName(child).localname for child in line][-2:] == ["TextEquiv", "TextStyle"]
+
+
+def test_a_confidence_of_the_text_before_does_not_stay_with_the_new_text(tmp_path):
+    for name in ("alto2", "alto4", "page2013"):
+        copy, _ = transcribed(xml_pages.write_example(tmp_path / name, name), tmp_path / f"{name}_out")
+        assert not [one for one in etree.parse(copy).iter("{*}*") if set(CONFIDENCES) & set(one.attrib)]
+
+
+def test_hyphens_stay_in_their_element_and_the_whole_word_is_renewed(tmp_path):
+    path = xml_pages.write_example(tmp_path / "in", "alto2")
+    copy, _ = transcribed(path, tmp_path, {"L1": "πρώτα γραμ-", "L2": "μαί"})
+    root = etree.parse(copy).getroot()
+    assert [one.get("CONTENT") for one in root.iter("{*}String")][:3] == ["πρώτα", "γραμ", "μαί"]
+    assert root.find(".//{*}HYP").get("CONTENT") == "-"
+    assert {one.get("SUBS_CONTENT") for one in root.iter("{*}String")} - {None} == {"γραμμαί"}
+    copy, _ = transcribed(path, tmp_path, {"L1": "χωρίς παύλα"})
+    assert next(iter(read_lines(copy, images=tmp_path / "in"))).text == "χωρίς παύλα"
+
+
+def test_alternatives_stay_as_they_are(tmp_path):
+    copy, _ = transcribed(xml_pages.write_example(tmp_path / "in", "page2019"), tmp_path, {"l1": "new"})
+    equivalents = etree.parse(copy).findall(".//{*}TextLine[@id='l1']/{*}TextEquiv")
+    assert [one.findtext("{*}Unicode") for one in equivalents] == ["worse", "new"]
+    assert equivalents[0].get("conf") == "0.1"
+
+
+def test_a_comment_inside_a_text_survives(tmp_path):
+    path = xml_pages.write_example(tmp_path / "in", "page2013")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("second line<", "sec<!-- sic -->ond line<"), encoding="utf-8"
+    )
+    assert [line.text for line in read_lines(path)][2] == "second line"
+    copy, results = transcribed(path, tmp_path)
+    assert b"<!-- sic -->" in copy.read_bytes()
+    assert [line.text for line in read_lines(copy, images=tmp_path / "in")][2] == results[2].text
+
+
+def test_only_the_lines_given_change(tmp_path):
+    path = xml_pages.write_example(tmp_path / "in", "alto3")
+    lines = list(read_lines(path))
+    write_transcriptions([Transcription.of(lines[1], "new text")], tmp_path / "out")
+    again = read_lines(tmp_path / "out" / "page.xml", images=tmp_path / "in")
+    assert [line.text for line in again] == ["one two", "new text", ""]
+
+
+def test_folders_are_kept_and_the_original_is_never_overwritten(tmp_path):
+    for folder in ("a", "b"):
+        xml_pages.write_example(tmp_path / "in" / folder, "alto4")
+    results = [Transcription.of(line, "x") for line in read_lines(tmp_path / "in")]
+    written = write_transcriptions(results, tmp_path / "out")
+    assert written == [tmp_path / "out" / folder / "page.xml" for folder in ("a", "b")]
+    with pytest.raises(FadaError, match="never overwritten"):
+        write_transcriptions(results, tmp_path / "in")
+    with pytest.raises(FadaError, match="give a folder"):
+        write_transcriptions(results, tmp_path / "out.xml")
+
+
+def test_lines_that_come_from_no_xml_file_cannot_go_back_into_one(tmp_path):
+    with pytest.raises(FadaError, match="alto or page"):
+        write_transcriptions([Transcription("1", "x")], tmp_path / "out", "same")
+
+
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(list(xml_pages.EXAMPLES)), texts=st.lists(TEXTS, min_size=3, max_size=3))
+def test_any_text_can_be_written_and_the_rest_survives(tmp_path, name, texts):
+    path = xml_pages.write_example(tmp_path / "in", name)
+    lines = list(read_lines(path))
+    results = [Transcription.of(line, text) for line, text in zip(lines, texts, strict=True)]
+    copy = write_transcriptions(results, tmp_path / "out", "same", provenance=MADE_BY)[0]
+    assert_only_text_differs(copy, path)
+    plain = [" ".join(NOT_XML.sub("\ufffd", text).split()) for text in texts]
+    again = [" ".join((line.text or "").split()) for line in read_lines(copy, images=tmp_path / "in")]
+    assert again == plain
+
+
+# --- new files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["alto", "page"])
+@pytest.mark.parametrize("name", xml_pages.EXAMPLES)
+def test_a_page_goes_into_a_new_file_of_either_kind(tmp_path, name, format):
+    lines = read_lines(xml_pages.write_example(tmp_path / "in", name))
+    convert(lines, tmp_path / "out", format)
+    again = read_lines(tmp_path / "out", images=tmp_path / "in")
+    assert sorted(line.text or "" for line in again) == sorted(line.text or "" for line in lines)
+    by_text = {line.text: line.image.box for line in again if line.text}
+    assert {line.text: line.image.box for line in lines if line.text} == by_text
+    assert not again.skipped
+
+
+@pytest.mark.parametrize("format", ["alto", "page"])
+def test_line_images_get_a_file_each(tmp_path, format):
+    image = xml_pages.draw_page(tmp_path / "in" / "line.png", (300, 40))
+    result = Transcription.of(Line("set/1", "αβγ", image=image), confidence=0.5)
+    write_transcriptions([result], tmp_path / "out", format, provenance=MADE_BY)
+    line = next(iter(read_lines(tmp_path / "out")))
+    assert line.text == "αβγ"
+    assert line.load_image().size == (300, 40)
+    assert b"crnn-greek" in (tmp_path / "out" / "set" / "1.xml").read_bytes()
+
+
+# --- text and tables -------------------------------------------------------------------------------------------------
+
+RESULTS = [
+    Transcription("a#1", 'tab\there "quoted"', 0.5, [0.1, 0.2], line=Line("a#1", domain="13", source="a.xml#1")),
+    Transcription("a#2", "שלום, e\u0301 \ue5d0", None),
+    Transcription("b#1", "", 1.0),
+]
+PLAIN = ['tab here "quoted"', "שלום, e\u0301 \ue5d0", ""]
+
+
+def test_text_file_has_a_line_for_each_result(tmp_path):
+    written = write_transcriptions(RESULTS, tmp_path / "out.txt", provenance=MADE_BY)
+    assert written[0].read_text(encoding="utf-8").split("\n") == [*PLAIN, ""]
+    assert json.loads(written[1].read_text(encoding="utf-8"))["model"] == "crnn-greek"
+
+
+def test_text_folder_has_a_file_for_each_page(tmp_path):
+    write_transcriptions(RESULTS, tmp_path / "out", "txt")
+    assert (tmp_path / "out" / "a.txt").read_text(encoding="utf-8").splitlines() == PLAIN[:2]
+    assert (tmp_path / "out" / "b.txt").read_text(encoding="utf-8") == "\n"
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
+def test_tables_can_be_read_back(tmp_path, ending):
+    path = write_transcriptions(RESULTS, tmp_path / f"out.{ending}", provenance=MADE_BY)[0]
+    lines = list(read_lines(path))
+    assert [line.id for line in lines] == ["a#1", "a#2", "b#1"]
+    texts = [line.text for line in lines]
+    assert texts == ([result.text for result in RESULTS] if ending == "jsonl" else PLAIN)
+    assert lines[0].domain == "13"
+
+
+def test_tsv_has_a_header_even_without_results(tmp_path):
+    path = write_transcriptions([], tmp_path / "out.tsv")[0]
+    assert next(csv.reader(path.open(encoding="utf-8"), dialect="excel-tab"))[:3] == ["id", "text", "confidence"]
+
+
+def test_jsonl_keeps_word_confidences(tmp_path):
+    path = write_transcriptions(RESULTS, tmp_path / "out.jsonl")[0]
+    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["word_confidences"] == [0.1, 0.2]
+
+
+def test_parquet_records_what_made_it(tmp_path):
+    path = write_transcriptions(RESULTS, tmp_path / "out.parquet", provenance=MADE_BY)[0]
+    table = pq.read_table(path)
+    assert table["text"].to_pylist() == [result.text for result in RESULTS]
+    assert json.loads(table.schema.metadata[b"fada"])["lambda"] == "0.35"
+
+
+def test_an_unknown_format_is_named_with_those_there_are(tmp_path):
+    with pytest.raises(FadaError, match=r"docx.*same, alto, page"):
+        write_transcriptions(RESULTS, tmp_path / "out.docx")
+
+
+def test_pairs_keep_text_and_image_and_cannot_leave_their_folder(tmp_path):
+    image = xml_pages.draw_page(tmp_path / "in.png", (200, 40))
+    lines = LineSet.of([Line("../../evil", "γραμμή", image=image), Line("a/b:c", "δύο", image=image.read_bytes())])
+    written = convert(lines, tmp_path / "out", "pairs")
+    assert all((tmp_path / "out") in path.resolve().parents for path in written)
+    again = list(read_lines(tmp_path / "out"))
+    assert {line.text for line in again} == {"γραμμή", "δύο"}
+    assert all(line.load_image().size == (200, 40) for line in again)
+
+
+@given(st.text(max_size=40))
+def test_safe_names_stay_inside(name):
+    parts = safe_name(name).split("/")
+    assert all(part and part not in (".", "..") and "\\" not in part and "\0" not in part for part in parts)
