@@ -17,7 +17,7 @@ from rapidfuzz.distance import Levenshtein
 from fada import TargetSet
 from fada.data.lines import Line, write_parquet
 from fada.distances import sorted_w2
-from fada.tuned import Evidence, Tuned, Weights
+from fada.tuned import Evidence, Tuned
 
 GREEK = (
     "καὶ τὸ τῆς ἐν τοῦ δὲ τὴν τῶν ὁ τὸν εἰς ὅτι θεοῦ λόγος ἀρχῇ ἦν πρὸς ἄνθρωπος φωνῆς εἰσπράττονται δίκας συμφώνως "
@@ -135,7 +135,9 @@ def write_tuned(path: Path, warning: str | None = None) -> None:
     """The result of a tuning: two scales, λ from 0.1 to 1, the best at 0.4 with scale 100."""
     curve = [
         {
-            **Weights(lam=lam, scale=scale).change().model_dump(),
+            "lam": lam,
+            "scale": scale,
+            "distance": "sorted_w2",
             "error": 13.9 - depth * (1 - ((lam - 0.4) / 0.6) ** 2),
             "difference": -depth * (1 - ((lam - 0.4) / 0.6) ** 2),
             "se": 0.12 * (1 - lam),
@@ -143,8 +145,8 @@ def write_tuned(path: Path, warning: str | None = None) -> None:
         for scale, depth in ((1.0, 0.05), (100.0, 0.6))
         for lam in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     ]
-    curve.append({**Weights().model_dump(), "error": 13.9, "difference": 0.0, "se": 0.0})
-    gain = {"difference": -0.55, "se": 0.1, "low": -0.75, "high": -0.35, "p": 0.001}
+    curve.append({"lam": 1.0, "error": 13.9, "difference": 0.0, "se": 0.0})
+    gain: dict[str, float | None] = {"difference": -0.55, "se": 0.1, "low": -0.75, "high": -0.35, "p": 0.001}
     evidence = Evidence(
         metric="cer",
         lines=200,

@@ -1,15 +1,18 @@
 """Counting equals a Counter over the normalised text, for any text and normaliser, and is much faster."""
 
+import json
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.counting import LETTERS, counter_counts, lines_of, median_seconds
 from fada import counting
 from fada.counting import count_by_domain, count_characters
 from fada.errors import FadaError
@@ -95,9 +98,8 @@ def test_half_a_surrogate_pair_is_refused_as_no_character() -> None:
         count_characters(["a\ud83d"], TextNormalizer())
 
 
-@pytest.mark.parametrize("language", LETTERS)
-def test_counting_is_faster_than_a_counter(language: str) -> None:
-    text = [TextNormalizer()(line) for line in lines_of(language, 4000)]
-    plain = TextNormalizer(form="none", case="keep")
-    ours, peer = median_seconds(5, lambda: count_characters(text, plain), lambda: counter_counts(text))
-    assert peer / ours > 2  # the benchmark asks for 4 on a quiet machine
+def test_the_benchmark_finds_counting_faster_than_a_counter() -> None:
+    command = [sys.executable, "-m", "benchmarks.counting", "--lines", "6000", "--runs", "5", "--floor", "2"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    # The benchmark itself asks for 4, on a machine that does nothing else.
+    assert all(result["ratio"] > 2 for result in json.loads(done.stdout))

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_a_broken_recording_is_an_error_that_names_it(data: bytes, says: str, tm
             load_audio(source)
     with pytest.raises(FadaError, match=says):
         list(audio_windows(path))
-    with pytest.raises(FadaError, match="broken.wav"):
+    with pytest.raises(FadaError, match=r"broken\.wav"):
         load_audio(path)
 
 
@@ -131,17 +132,12 @@ def test_samples_that_are_not_numbers_are_an_error() -> None:
 def test_damaged_recordings_give_samples_or_our_error(junk: bytes, kind: str, at: int) -> None:
     data = encoded(a_tone(0.1), kind=kind)
     damaged = data[: at % len(data)] + junk + data[at % len(data) + len(junk) :]
-    try:
-        samples = load_audio(damaged)
-        assert np.isfinite(samples).all()
-    except FadaError:
-        pass
+    with suppress(FadaError):
+        assert np.isfinite(load_audio(damaged)).all()
 
 
 def test_a_wav_that_claims_gigabytes_is_not_believed() -> None:
     data = bytearray(encoded(a_tone(0.1)))
     data[40:44] = struct.pack("<I", 0xFFFFFFF0)
-    try:
+    with suppress(FadaError):
         assert len(load_audio(bytes(data), max_seconds=None)) < 20_000
-    except FadaError:
-        pass

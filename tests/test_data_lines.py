@@ -39,13 +39,13 @@ def test_an_image_is_loaded_from_bytes_a_file_or_an_open_image(tmp_path):
     ids=["empty", "garbage", "cut off", "missing", "none"],
 )
 def test_a_broken_image_is_told_with_its_place(image):
-    with pytest.raises(FadaError, match="lines.csv:3"):
+    with pytest.raises(FadaError, match=r"lines\.csv:3"):
         Line("1", image=image, source="lines.csv:3").load_image()
 
 
 def test_a_pixel_bomb_is_refused_before_it_is_decoded(tmp_path):
     Image.new("1", (20_000, 20_000)).save(tmp_path / "bomb.png")
-    with pytest.raises(FadaError, match="pixels|too large"):
+    with pytest.raises(FadaError, match=r"pixels|too large"):
         Line("1", image=tmp_path / "bomb.png").load_image()
 
 

@@ -80,7 +80,7 @@ def test_a_hub_name_is_loaded_through_datasets_and_a_wrong_one_is_told(tmp_path,
         ("a", "13", "train", (60, 20))
     ]
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    with pytest.raises(FadaError, match="hub:nobody/nothing.*HF_HUB_OFFLINE"):
+    with pytest.raises(FadaError, match=r"hub:nobody/nothing.*HF_HUB_OFFLINE"):
         read_lines("hub:nobody/nothing")
 
 

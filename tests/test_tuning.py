@@ -108,20 +108,12 @@ def test_tuning_finds_guidance_that_helps_and_says_how_sure_it_is(tuned):
 
 def test_tuning_recommends_plain_search_and_warns_when_nothing_is_better_beyond_noise(validation, knowledge):
     inert = Grid(lam=(0.5, 0.9), scale=(1.0,), distance=("sorted_w2",))
-    with (
-        pytest.warns(UserWarning, match="not better than λ = 1")
-        if _guided_is_ahead(validation, knowledge, inert)
-        else warnings.catch_warnings()
-    ):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         tuned = tune(validation, knowledge, grid=inert, lms=(), prior=False)
     assert tuned.weights == Weights()
     assert tuned.evidence.chosen == tuned.evidence.plain
-
-
-def _guided_is_ahead(validation, knowledge, grid):
-    trials = Trials(BeamSearch(validation, knowledge))
-    errors = [trials.evaluate(weights) for weights in tuning.guidance_grid(Weights(), grid)]
-    return min(errors) < trials.evaluate(Weights())
+    assert bool(tuned.evidence.warning) == bool(caught) == (tuned.evidence.best["lam"] < 1)
 
 
 class _Coins:
@@ -168,10 +160,11 @@ def test_a_setting_that_is_truly_better_is_recommended():
 
 
 def test_the_warning_says_what_was_tried_and_what_is_recommended():
+    trials = Trials(_Coins(40, 3))
+    trials.best_of([Weights(), *tuning.guidance_grid(Weights(), Grid(scale=(1.0,)))], "")
+    folds = tuning.Folds.make(40, None, 10, 0)
     with pytest.warns(UserWarning, match=r"lam .* is not better than λ = 1 .* Recommended is λ = 1"):
-        trials = Trials(_Coins(40, 3))
-        trials.best_of([Weights(), *tuning.guidance_grid(Weights(), Grid(scale=(1.0,)))], "")
-        tuned = tuning.decide(trials, Weights(), tuning.Folds.make(40, None, 10, 0))
+        tuned = tuning.decide(trials, Weights(), folds)
     assert tuned.lam == 1.0
     assert tuned.evidence.best["lam"] < 1
 
@@ -380,7 +373,7 @@ def run_folder(tmp_path, validation):
 def test_command_line_tunes_a_run_folder_and_evaluate_accepts_the_result(run_folder):
     runner = CliRunner()
     options = ["--scale", "100", "--distance", "aligned_w2", "--no-prior", "--curve", str(run_folder / "curve.svg")]
-    result = runner.invoke(app, ["tune", str(run_folder), *options, "--page", r"v-\d"], catch_exceptions=False)
+    result = runner.invoke(app, ["tune", str(run_folder), *options, "--page", r"(\d)$"], catch_exceptions=False)
     assert result.exit_code == 0
     tuned = Tuned.load(run_folder / "tuned.json")
     assert tuned.guided

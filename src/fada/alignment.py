@@ -53,9 +53,9 @@ def expected_ctc_counts(log_probs: Tensor, lengths: Tensor) -> Tensor:
         lengths: (batch,) valid frames of each line.
 
     Returns:
-        (batch, classes) float32.
+        (batch, classes), float32 or wider.
     """
-    probs = log_probs.float().exp()
+    probs = _at_least_float32(log_probs).exp()
     inside = torch.arange(probs.shape[1], device=probs.device) < lengths.to(probs.device)[:, None]  # (batch, time)
     probs = probs * inside[..., None]
     return probs.sum(1) - (probs[:, 1:] * probs[:, :-1]).sum(1)
@@ -69,11 +69,41 @@ def expected_token_counts(logits: Tensor, labels: Tensor) -> Tensor:
         labels: (batch, time), -100 where nothing is to be written.
 
     Returns:
-        (batch, vocabulary) float32.
+        (batch, vocabulary), float32 or wider.
     """
-    return torch.stack(
-        [row[label != -100].float().softmax(-1).sum(0) for row, label in zip(logits, labels, strict=True)]
-    )
+    return _SummedProbabilities.apply(logits, labels != -100)
+
+
+class _SummedProbabilities(torch.autograd.Function):
+    """Sum of softmax(logits) over the chosen positions, line by line.
+
+    The probabilities of 50,000 tokens are computed again in the backward pass instead of being kept: memory is what
+    such a decoder has least of.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, chosen: Tensor) -> Tensor:
+        ctx.save_for_backward(logits, chosen)
+        return torch.stack(
+            [where.to(p.dtype) @ p for row, where in zip(logits, chosen, strict=True) for p in [_softmax(row)]]
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        logits, chosen = ctx.saved_tensors
+        result = torch.empty_like(logits)
+        for out, row, where, gradient in zip(result, logits, chosen, gradients[0], strict=True):
+            probs = _softmax(row)
+            out.copy_(probs * (gradient - (probs @ gradient)[:, None]) * where[:, None])
+        return result, None
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    return _at_least_float32(logits).softmax(-1)
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class AlignmentLoss(nn.Module):
@@ -88,7 +118,9 @@ class AlignmentLoss(nn.Module):
     """
 
     targets_matrix: Tensor
-    class_characters: Tensor
+    rows: Tensor
+    columns: Tensor
+    amounts: Tensor
     running: Tensor
 
     def __init__(
@@ -110,24 +142,18 @@ class AlignmentLoss(nn.Module):
             raise FadaError(f"pool is {pool!r}, expected one of {', '.join(get_args(Pool))}.")
         if not scale >= 0:
             raise FadaError(f"scale is {scale}, expected a number from 0 up.")
-        self.lam, self.scale, self.pool, self.kind, self.momentum = lam, scale, pool, kind, momentum
+        self.lam = self.full_lam = lam
+        self.scale, self.pool, self.kind, self.momentum = scale, pool, kind, momentum
         self.distance_name, self.distance = distance, distances.get(distance)
         self.domains = targets.domains
-        frequencies = torch.tensor(targets.frequencies(), dtype=torch.float32)  # (domains, n)
-        matrix = counts.tocoo()
-        missing = matrix.shape[1] - frequencies.shape[1]
-        self.register_buffer("targets_matrix", nn.functional.pad(frequencies, (0, missing)), persistent=False)
-        sparse = torch.sparse_coo_tensor(
-            torch.from_numpy(np.stack([matrix.row, matrix.col])),
-            torch.from_numpy(matrix.data).float(),
-            matrix.shape,
-            check_invariants=True,
-        )
-        # A dense product is faster for the few hundred classes of a CTC model, a sparse one for 50,000 tokens.
-        self.register_buffer(
-            "class_characters", sparse.to_dense() if kind == "ctc" else sparse.t().coalesce(), persistent=False
-        )
-        self.register_buffer("running", torch.zeros(self.targets_matrix.shape), persistent=True)
+        matrix = counts.tocoo()  # (classes, n): the characters of each class
+        frequencies = torch.tensor(targets.frequencies(), dtype=torch.float32)  # (domains, n), without OTHER
+        frequencies = nn.functional.pad(frequencies, (0, matrix.shape[1] - frequencies.shape[1]))
+        self.register_buffer("targets_matrix", frequencies, persistent=False)
+        self.register_buffer("rows", torch.from_numpy(matrix.row.astype(np.int64)), persistent=False)
+        self.register_buffer("columns", torch.from_numpy(matrix.col.astype(np.int64)), persistent=False)
+        self.register_buffer("amounts", torch.from_numpy(matrix.data.astype(np.float32)), persistent=False)
+        self.register_buffer("running", torch.zeros_like(frequencies))
         self.last_alignment: Tensor | None = None
 
     @classmethod
@@ -194,8 +220,24 @@ class AlignmentLoss(nn.Module):
         if self.lam == 1:
             self.last_alignment = None
             return task_loss
-        self.last_alignment = self.alignment(scores, extent, domains)
-        return self.lam * task_loss + (1 - self.lam) * self.last_alignment.to(task_loss.device)
+        self.last_alignment = self.alignment(scores, extent, domains).to(task_loss.device)
+        return self.lam * task_loss + (1 - self.lam) * self.last_alignment
+
+    def warm_up(self, progress: float) -> None:
+        """Schedule: λ falls from 1 (task alone) to its full strength as `progress` goes from 0 to 1."""
+        self.lam = 1 - (1 - self.full_lam) * min(max(progress, 0.0), 1.0)
+
+    def balance(self, task_loss: Tensor, alignment: Tensor, outputs: Tensor, inertia: float = 0.9) -> None:
+        """Adaptive λ: at λ = 0.5 both terms pull equally hard on the network's `outputs`, else as λ to 1 - λ.
+
+        With the gradient norms g of the two terms at the outputs, the λ that is used from now on is
+        ``lam * g_align / (lam * g_align + (1 - lam) * g_task)``, smoothed over calls.
+        """
+        norms = [torch.autograd.grad(term, outputs, retain_graph=True)[0].norm() for term in (task_loss, alignment)]
+        task, align = summed(torch.stack(norms)).tolist()
+        task, align = (1 - self.full_lam) * task, self.full_lam * align
+        if task + align > 0:
+            self.lam = inertia * self.lam + (1 - inertia) * align / (task + align)
 
     def alignment(self, scores: Tensor, extent: Tensor, domains: Sequence[str] | Tensor) -> Tensor:
         """The alignment term, scale included: a scalar."""
@@ -203,15 +245,14 @@ class AlignmentLoss(nn.Module):
             counts = self.character_counts(scores, extent)  # (batch, n)
             where = self._domain_indices(domains).to(counts.device)
             if self.pool == "sample":
-                return self.scale * self.distance(frequencies_of(counts), self.targets_matrix[where]).mean()
+                return self.scale * self.distance(frequencies_of(counts), self.targets_matrix[where].to(counts)).mean()
             return self.scale * self._pooled(counts, where)
 
     def character_counts(self, scores: Tensor, extent: Tensor) -> Tensor:
         """(batch, n) expected number of each character of the alphabet in each line."""
-        if self.kind == "ctc":
-            return expected_ctc_counts(scores, extent) @ self.class_characters
-        tokens = expected_token_counts(scores, extent)
-        return torch.sparse.mm(self.class_characters, tokens.t()).t()
+        classes = (expected_ctc_counts if self.kind == "ctc" else expected_token_counts)(scores, extent)
+        counts = classes.new_zeros(len(classes), self.targets_matrix.shape[1])
+        return counts.index_add(1, self.columns, classes[:, self.rows] * self.amounts.to(classes.dtype))
 
     def start_epoch(self) -> None:
         """Forget the running average."""
@@ -223,11 +264,12 @@ class AlignmentLoss(nn.Module):
         lines = summed(member.sum(0))
         if self.pool == "epoch":
             present = (lines > 0).to(counts.dtype)[:, None]
-            kept = self.running.clone()
+            kept = self.running.to(pooled)
             with torch.no_grad():
-                self.running.mul_(1 - present * (1 - self.momentum)).add_(present * pooled.detach())
-            pooled = pooled + self.momentum * kept
-        per_domain = self.distance(frequencies_of(pooled), self.targets_matrix)
+                decay = 1 - present * (1 - self.momentum)
+                self.running.copy_(decay * kept + present * pooled)
+            pooled = self.momentum * kept + pooled
+        per_domain = self.distance(frequencies_of(pooled), self.targets_matrix.to(pooled))
         return (per_domain * lines).sum() / lines.sum()
 
     def _domain_indices(self, domains: Sequence[str] | Tensor) -> Tensor:

@@ -120,9 +120,9 @@ class RunResults:
         sources = self.setting("data") or self.data_source
         source = sources if isinstance(sources, str) else next(iter(sources), "data")
         scheme, colon, rest = source.partition(":")
-        if colon and len(scheme) > 1 and scheme != "hub":  # a published set, not the drive of a path
-            return scheme
-        path = Path(rest if scheme == "hub" else source)
+        if colon and len(scheme) > 1:  # a hub or a published set, not the drive of a path
+            return rest.rsplit("/", 1)[-1] if scheme == "hub" else scheme
+        path = Path(source)
         return path.parent.name if path.stem in _PARTS_OF_A_SET and path.parent.name else path.stem
 
     @cached_property
@@ -162,8 +162,9 @@ class RunResults:
 
     @cached_property
     def guided_system(self) -> str | None:
-        """The system that decodes with guidance."""
-        return next((name for name in self.predictions if is_guided(name)), None)
+        """The system that decodes with guidance: one named for it alone before combinations and Eq. 2 as printed."""
+        guided = [name for name in self.predictions if is_guided(name)]
+        return min(guided, key=lambda name: not name.lower().startswith(("fada", "guided", "tuned")), default=None)
 
     @cached_property
     def variant(self) -> tuple[tuple[str, str], ...]:
@@ -190,7 +191,7 @@ class RunResults:
 
 def is_guided(system: str) -> bool:
     """Whether a system of this name decodes with FADA's guidance."""
-    return bool(re.search(r"fada|guided|(^|[^a-z])gd([^a-z]|$)", system.lower()))
+    return bool(re.search(r"fada|guided|tuned|eq\. ?2|\bgd\b", system.lower()))
 
 
 def load_runs(folders: Iterable[str | os.PathLike[str]], **options: Any) -> list[RunResults]:

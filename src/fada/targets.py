@@ -44,9 +44,11 @@ class CharDistribution:
         if not np.all(np.isfinite(counts)) or np.any(counts < 0):
             at = int(np.argmax(~np.isfinite(counts) | (counts < 0)))
             raise FadaError(f"the count of {self.symbols[at]!r} is {counts[at]}, expected a number from 0 up.")
-        if counts.sum() <= 0:
+        with np.errstate(over="ignore"):
+            total = counts.sum()
+        if total <= 0:
             raise FadaError("no characters to estimate a distribution from: every count is zero.")
-        if not np.isfinite(counts.sum()):
+        if not np.isfinite(total):
             raise FadaError("the counts are too large: their sum is infinite.")
 
     @classmethod
@@ -417,10 +419,11 @@ class TargetSet(Mapping[str, CharDistribution]):
         Where it is not defined (all characters equally frequent) it is 1 between equal rows and 0 otherwise.
         """
         rows = self.frequencies()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            correlation = np.atleast_2d(np.corrcoef(rows))
-        equal = (rows[:, None] == rows).all(axis=-1)
-        return np.where(equal, 1.0, np.where(np.isfinite(correlation), correlation, 0.0))
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+        directions = np.divide(centred, lengths, out=np.zeros_like(rows), where=lengths > 1e-15)
+        equal = np.array([(rows == row).all(axis=1) for row in rows])
+        return np.where(equal, 1.0, np.clip(directions @ directions.T, -1, 1))
 
     def distances(self, distance: str = "sorted_w2") -> np.ndarray:
         """(domains, domains) distance of the row's domain from the column's."""

@@ -24,6 +24,7 @@ from rapidfuzz.distance import Levenshtein
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.utils.logging import disable_progress_bar
 
 import fada
 from fada import distances
@@ -41,6 +42,7 @@ from fada.text import TextNormalizer
 from fada.training_data import LineDataset, Splits, WidthSampler, check_lines, split_lines
 
 CHECKPOINT_STATE = "fada_state.pt"
+_BALANCE_EVERY = 10  # steps between two measurements of the gradient norms
 
 
 class TrainSettings(BaseModel):
@@ -124,6 +126,7 @@ def train(settings: TrainSettings) -> Run:
         FadaError: the settings or the data do not allow it, the loss is no longer a number, or the disk is full.
         TrainingInterrupted: SIGTERM; continue with `resume`.
     """
+    disable_progress_bar()  # one bar is enough
     if settings.threads:
         torch.set_num_threads(settings.threads)
     with _disk_errors(settings.out):
@@ -242,7 +245,7 @@ class FadaTrainer(Trainer):
             raise
         except BaseException:
             if self.state.global_step and self.state.global_step < self.state.max_steps:
-                self._save_checkpoint(self.model, trial=None)
+                self._save_checkpoint(self.recognizer.model, trial=None)
             raise
         if stop.received:
             raise TrainingInterrupted(
@@ -255,13 +258,18 @@ class FadaTrainer(Trainer):
     ) -> Any:
         """λ · task + (1 - λ) · alignment."""
         domains = inputs.pop("domains")
-        outputs = model(**inputs)
-        task = outputs.loss
+        task, outputs = self.recognizer.task_loss(model, inputs)
         loss = task
-        if self.alignment_loss.lam < 1:
+        align = self.alignment_loss
+        if align.full_lam < 1:
             scores, extent = self.recognizer.alignment_inputs(outputs, inputs)
-            loss = self.alignment_loss(task, scores, extent, domains)
-        alignment = self.alignment_loss.last_alignment
+            if self.settings.lam_schedule == "warmup":
+                epochs = self.state.global_step / self.state.max_steps * self.settings.epochs
+                align.warm_up(epochs / max(self.settings.lam_warmup, 1e-9))
+            loss = align(task, scores, extent, domains)
+            if self.settings.lam_schedule == "adaptive" and self.state.global_step % _BALANCE_EVERY == 0:
+                align.balance(task, align.last_alignment, outputs.logits)
+        alignment = align.last_alignment
         values = torch.stack([x.detach().float() for x in (loss, task, alignment if alignment is not None else task)])
         total, task_value, alignment_value = values.tolist()
         if not math.isfinite(total):
@@ -309,12 +317,13 @@ class FadaTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:
         if self.args.should_save:
             # Before the Trainer's own files: its last one makes the checkpoint complete.
-            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
             folder.mkdir(parents=True, exist_ok=True)
             own = {
                 "history": self.history,
                 "terms": torch.from_numpy(self.terms),
                 "alignment": self.alignment_loss.state_dict(),
+                "lam": self.alignment_loss.lam,
             }
             torch.save(own, folder / CHECKPOINT_STATE)
         super()._save_checkpoint(model, trial)
@@ -324,13 +333,14 @@ class FadaTrainer(Trainer):
         self.history = own["history"]
         self.terms = own["terms"].numpy()
         self.alignment_loss.load_state_dict(own["alignment"])
+        self.alignment_loss.lam = own["lam"]
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        self.recognizer.save_pretrained(output_dir or self.args.output_dir)
+        self.recognizer.save_pretrained(output_dir or str(self.args.output_dir))
 
 
 class _Epochs(TrainerCallback):
-    """Tells the data set and the alignment loss which epoch begins."""
+    """Tells the data set and the alignment loss which epoch begins; checkpoints within it, if asked to."""
 
     def __init__(self, trainer: FadaTrainer) -> None:
         self.trainer = trainer
@@ -339,6 +349,13 @@ class _Epochs(TrainerCallback):
         dataset = self.trainer.train_dataset
         assert isinstance(dataset, LineDataset)
         dataset.epoch = int((state.epoch or 0) + 1e-6)
+        if abs(dataset.epoch - (state.epoch or 0)) < 1e-6:
+            self.trainer.alignment_loss.start_epoch()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if self.trainer.settings.save_steps and state.global_step % self.trainer.settings.save_steps == 0:
+            control.should_save = True
+        return control
 
 
 class _Progress(TrainerCallback):
@@ -398,7 +415,6 @@ class _StopOnSignal(TrainerCallback):
 
 
 def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Recognizer) -> TrainingArguments:
-    by_steps = settings.save_steps is not None
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
@@ -414,10 +430,9 @@ def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Recognize
         torch_compile=settings.compile,
         eval_strategy="epoch",
         logging_strategy="epoch",
-        save_strategy="steps" if by_steps else "epoch",
-        save_steps=settings.save_steps or 500,
+        save_strategy="epoch",
         save_total_limit=1,
-        load_best_model_at_end=not by_steps,
+        load_best_model_at_end=True,
         metric_for_best_model="cer",
         greater_is_better=False,
         restore_callback_states_from_checkpoint=True,
@@ -511,7 +526,7 @@ def _report(
     else:
         systems["greedy"] = recognizer.transcribe(lines)
         if settings.beam_size > 1:
-            systems[f"beam{settings.beam_size}"] = recognizer.transcribe(lines, beam_size=settings.beam_size)
+            systems[f"beam{settings.beam_size}"] = recognizer.transcribe(lines, num_beams=settings.beam_size)
     rows = []
     for system, texts in systems.items():
         scores = log_probs.get(system, [math.nan] * len(texts))

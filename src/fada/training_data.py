@@ -47,7 +47,7 @@ def split_lines(lines: Iterable[Line], validation_share: float, seed: int) -> di
             raise FadaError(f"{line.source}: split {name!r}, expected one of {', '.join(SPLITS)}.")
         parts[SPLITS[name]].append(line)
     if not parts["validation"]:
-        kept = []
+        kept: list[Line] = []
         for line in parts["train"]:
             digest = hashlib.sha256(f"{seed}\0{line.id}".encode()).digest()
             held_out = int.from_bytes(digest[:8], "big") / 2**64 < validation_share
@@ -161,8 +161,6 @@ class WidthSampler(Sampler[int]):
         sizes = self.dataset.sizes * rng.uniform(0.9, 1.1, len(self.dataset))
         order = np.argsort(sizes, kind="stable")
         blocks = [order[start : start + self.block] for start in range(0, len(order), self.block)]
-        last = (
-            [blocks.pop()] if len(blocks[-1]) < self.block else []
-        )  # in the middle it would shift the rest
+        last = [blocks.pop()] if len(blocks[-1]) < self.block else []  # in the middle it would shift the rest
         rng.shuffle(blocks)
         return iter(np.concatenate([*blocks, *last]).tolist())

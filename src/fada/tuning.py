@@ -617,10 +617,10 @@ def _optuna(
         values: dict[str, Any] = {"beam": suggest.suggest_categorical("beam", list(beams))}
         if guided:
             # λ = 0.5 and a free scale cover every ratio of distance to log-probability: one dimension instead of two.
-            strength = suggest.suggest_float("strength", 1e-2, 1e4, log=True)
-            if suggest.suggest_categorical("guided", [True, False]):
-                values |= {"lam": 0.5, "scale": strength}
-                values["distance"] = suggest.suggest_categorical("distance", list(grid.distance))
+            wanted = suggest.suggest_categorical("guided", [True, False])
+            scale = suggest.suggest_float("scale", 1e-2, 1e4, log=True)
+            distance = suggest.suggest_categorical("distance", list(grid.distance))
+            values |= {"lam": 0.5, "scale": scale, "distance": distance} if wanted else {}
         share = values.get("lam", NO_GUIDANCE)
         if prior:
             values["prior_weight"] = share * suggest.suggest_float("prior_weight", 0.0, 1.5)
@@ -637,7 +637,7 @@ def _optuna(
         study_name="fada",
         storage=storage,
         load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True),
+        sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True),
     )
     fingerprint = table.fingerprint
     if study.user_attrs.setdefault("fingerprint", fingerprint) != fingerprint:
@@ -649,7 +649,7 @@ def _optuna(
     for trial in done:
         table.edits.setdefault(Weights(**trial.user_attrs["weights"]), np.array(trial.user_attrs["edits"]))
     if done:  # a resumed sampler starts its random numbers anew; another seed keeps it from repeating itself
-        study.sampler = optuna.samplers.TPESampler(seed=seed + len(done), multivariate=True, group=True)
+        study.sampler = optuna.samplers.TPESampler(seed=seed + len(done), multivariate=True)
 
     def objective(trial: Any) -> float:
         weights = weights_of(trial)

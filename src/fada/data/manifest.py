@@ -3,6 +3,7 @@
 import codecs
 import csv
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -46,12 +47,12 @@ def _read_manifest(
     file: Path, base: Base, split: str | None, options: Options, log: Log, media: bool
 ) -> Iterator[Line]:
     is_json = file.suffix.lower() in {".jsonl", ".ndjson"}
-    number = 0
+    number, name, folder = 0, base.name(file), os.fspath(file.parent)
     for number, row, columns in (_json_rows if is_json else _table_rows)(file, options, log):
-        if line := _line(row, columns, file, number, base, split, options, log, media):
+        if line := _line(row, columns, name, folder, number, base, split, options, log, media):
             yield line
     if number == 0:
-        log.skip(base.name(file), "the manifest has no rows")
+        log.skip(name, "the manifest has no rows")
 
 
 def _only_present(options: Options, keys: Iterable[str]) -> Options:
@@ -63,7 +64,8 @@ def _only_present(options: Options, keys: Iterable[str]) -> Options:
 def _line(
     row: Mapping[str, Any],
     columns: Columns,
-    file: Path,
+    name: str,
+    folder: str,
     number: int,
     base: Base,
     split: str | None,
@@ -71,7 +73,6 @@ def _line(
     log: Log,
     media: bool,
 ) -> Line | None:
-    name = base.name(file)
     source = f"{name}:{number}"
     row_split = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
     split = row_split or split
@@ -83,14 +84,13 @@ def _line(
         return None
     image, audio = (row.get(column) if column else None for column in (columns.image, columns.audio))
     if columns.file and (path := row.get(columns.file)):
-        suffix = Path(str(path)).suffix.lower()
-        if suffix in AUDIO_SUFFIXES:
+        if str(path).lower().endswith(tuple(AUDIO_SUFFIXES)):
             audio = audio or path
         else:
             image = image or path
     place = str(image or audio or name)
     try:
-        image, audio = (base.find(file.parent, str(path)) if path and media else None for path in (image, audio))
+        image, audio = (base.find(folder, str(path)) if path and media else None for path in (image, audio))
     except FadaError as error:
         log.skip(source, str(error), "file missing or outside of the folder")
         return None
@@ -102,7 +102,7 @@ def _line(
     if split:
         extra["split"] = split
     return Line(
-        id=columns.id_of(row, f"{Path(name).stem}:{number}"),
+        id=columns.id_of(row, source),
         text=None if text is None else str(text),
         domain=options.domain_of(row.get(columns.domain) if columns.domain else None, place, extra, log),
         image=image,

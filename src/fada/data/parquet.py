@@ -271,8 +271,8 @@ def write_parquet(
     path = Path(path)
     lines = lines if isinstance(lines, LineSet) else LineSet.of(list(lines))
     licence, citation = licence or lines.licence, citation or lines.citation
-    extra, media, splits = _survey(lines)
-    schema = _schema(extra, media, licence, citation)
+    extra, fixed, splits = _survey(lines)
+    schema = _schema(extra, fixed, licence, citation)
     to_file = path.suffix.lower() == ".parquet"
     written = 0
     with ExitStack() as stack:
@@ -288,7 +288,7 @@ def write_parquet(
 
         for line in lines:
             try:
-                row = _row(line, extra, media)
+                row = _row(line, extra, fixed)
             except FadaError as error:
                 lines.skip(line, error)
                 continue
@@ -304,14 +304,14 @@ def write_parquet(
 
 
 def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]]:
-    """The further columns with their types, the media there are, and the splits."""
+    """The further columns with their types, which of the fixed ones there are, and the splits."""
     types: dict[str, pa.DataType] = {}
-    media: set[str] = set()
+    fixed = {"text", "id"}
     splits: dict[str, None] = {}
     first = next(iter(lines), None)
     for line in lines.without_media() if first is not None else ():
         splits[line.split or "train"] = None
-        media |= {kind for kind in ("image", "audio") if getattr(line, kind) is not None}
+        fixed |= {name for name in ("image", "audio", "domain") if getattr(line, name) is not None}
         for key, value in line.extra.items():
             if value is None or key in _FIXED:
                 types.setdefault(key, pa.null())
@@ -329,13 +329,13 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
     for key in _FIXED:
         types.pop(key, None)
     if first is not None:
-        media |= {kind for kind in ("image", "audio") if getattr(first, kind) is not None}
-    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, media, list(splits)
+        fixed |= {name for name in ("image", "audio") if getattr(first, name) is not None}
+    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, fixed, list(splits)
 
 
-def _schema(extra: Mapping[str, pa.DataType], media: set[str], licence: str | None, citation: str | None) -> pa.Schema:
-    fields: list[tuple[str, pa.DataType]] = [(kind, _MEDIA) for kind in ("image", "audio") if kind in media]
-    fields += [(name, pa.string()) for name in ("text", "domain", "id")] + list(extra.items())
+def _schema(extra: Mapping[str, pa.DataType], fixed: set[str], licence: str | None, citation: str | None) -> pa.Schema:
+    kinds = {name: _MEDIA if name in ("image", "audio") else pa.string() for name in _FIXED if name in fixed}
+    fields = [*kinds.items(), *extra.items()]
     info: dict[str, Any] = {"features": {name: _feature(name, kind) for name, kind in fields}}
     info |= {key: value for key, value in (("license", licence), ("citation", citation)) if value}
     made = {"made_by": f"fada {fada.__version__}", "licence": licence, "citation": citation}
@@ -359,13 +359,13 @@ def _feature(name: str, kind: pa.DataType) -> Any:
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
 
 
-def _row(line: Line, extra: Mapping[str, pa.DataType], media: set[str]) -> dict[str, Any]:
-    row: dict[str, Any] = {"text": line.text, "domain": line.domain, "id": line.id}
+def _row(line: Line, extra: Mapping[str, pa.DataType], fixed: set[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(line, name) for name in ("text", "domain", "id") if name in fixed}
     for key, kind in extra.items():
         value = line.extra.get(key)
         row[key] = value if value is None or not pa.types.is_string(kind) else str(value)
     for kind in ("image", "audio"):
-        if kind in media:
+        if kind in fixed:
             row[kind] = _encoded(line, kind)
         elif getattr(line, kind) is not None:
             raise FadaError(

@@ -9,7 +9,17 @@ from pathlib import Path
 
 from fada.data import xml
 from fada.data.lines import Line, LineSet, Log, PathLike, read_lines, with_extra
-from fada.data.readers import IMAGE_SUFFIXES, SPLITS, Base, Options, canonical_split, domain_rule, natural, unique_ids
+from fada.data.readers import (
+    IMAGE_SUFFIXES,
+    SPLITS,
+    Base,
+    Options,
+    canonical_split,
+    domain_name,
+    domain_rule,
+    natural,
+    unique_ids,
+)
 from fada.errors import FadaError
 
 SHARES = (0.8, 0.1, 0.1)
@@ -194,9 +204,12 @@ def _written(values: Mapping[str, Iterable[str]]) -> str:
 
 
 def _named_domain(line: Line, about: PublishedSet) -> Line:
+    domain = domain_name(line.extra.get(about.domains)) or line.domain
     if about.name == "edacc":
-        return replace(line, domain=EDACC_ACCENTS.get(line.domain or "", line.domain))
-    if about.name == "hpgt" and line.domain is None:
+        domain = EDACC_ACCENTS.get(domain or "", domain)
+    if domain is not None:
+        return replace(line, domain=domain)
+    if about.name == "hpgt":
         rule = domain_rule(HPGT_CENTURIES)
         return replace(line, domain=rule(line.source, line.extra) if rule else None)
     return line

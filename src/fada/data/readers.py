@@ -121,19 +121,17 @@ class Base:
         """Whether the path, links followed, is in the base folder."""
         if self.allow_outside:
             return True
-        folder, name = os.path.split(os.path.normpath(path))
-        real = os.path.join(_real_folder(folder), name)
-        if os.path.islink(real):
-            real = os.path.realpath(real)
-        base = _real_folder(os.fspath(self.folder))
-        return real.startswith(os.path.join(base, "")) or real == base
+        folder = os.path.dirname(os.path.normpath(path))
+        if not _is_inside(folder, os.fspath(self.folder)):
+            return False
+        return not os.path.islink(path) or _is_inside(os.path.realpath(path), os.fspath(self.folder))
 
     def find(self, folder: PathLike, name: str) -> str:
         """The file that `name`, as written in a file in `folder`, stands for; FadaError if it is missing or outside."""
         if "\0" in name or not name.strip():
             raise FadaError(f"the path {name!r} is not a path")
         path = os.path.join(folder, name)
-        if not os.path.exists(path) and "\\" in name:
+        if "\\" in name and not os.path.exists(path):
             path = os.path.join(folder, name.replace("\\", "/"))
         if not self.holds(path):
             raise FadaError(
@@ -146,8 +144,10 @@ class Base:
 
 
 @lru_cache(maxsize=4096)
-def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder or ".")
+def _is_inside(path: str, base: str) -> bool:
+    """Whether a path, links followed, is the base folder or in it."""
+    real, base = os.path.realpath(path or "."), os.path.realpath(base or ".")
+    return real == base or real.startswith(os.path.join(base, ""))
 
 
 def natural(path: PathLike) -> list[tuple[int, int, str]]:

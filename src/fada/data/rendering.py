@@ -113,7 +113,7 @@ def check_shaping(text: str) -> None:
     if complex_text is not None and not features.check("raqm"):
         raise FadaError(
             f"the character {complex_text!r} (U+{ord(complex_text):04X}) needs text shaping, and this Pillow has been "
-            "built without raqm. Install Pillow as a wheel (pip install pillow), or use a language without joined letters."
+            "built without raqm. Install Pillow as a wheel (pip install pillow), or choose another language."
         )
 
 

@@ -193,8 +193,8 @@ def draw_lines(
         miss = _miss(realised, pearson)
         if miss < best_miss:
             best, best_miss = drawn, miss
-        if best_miss < TOLERANCE / 3:
-            break
+        if best_miss < TOLERANCE / 3 or np.abs(tilts.misses(tilts.weights, asked)).max() > TOLERANCE:
+            break  # met, or out of reach even in expectation
         asked = np.clip(asked + 0.7 * (wanted - realised), -1.0, 1.0)
     if best_miss > TOLERANCE / 2:
         best_miss = _exchange_words(vocabulary, best, pearson, wanted, rng)
@@ -279,7 +279,7 @@ class _Tilts:
         Newton's method with the shortest step that mends all pairs (there are more weights than pairs), halved while it
         makes things worse.
         """
-        miss = self._misses(self.weights, wanted)
+        miss = self.misses(self.weights, wanted)
         for _ in range(_NEWTON_STEPS):
             if np.abs(miss).max() < TOLERANCE / 20:
                 break
@@ -288,7 +288,7 @@ class _Tilts:
             step = -(gradients.T @ np.linalg.solve(damped, miss)).reshape(wanted.shape)
             step *= min(1.0, 0.3 / np.abs(step).max())
             for _ in range(5):
-                moved = self._misses(self.weights + step, wanted)
+                moved = self.misses(self.weights + step, wanted)
                 if np.linalg.norm(moved) < np.linalg.norm(miss):
                     self.weights, miss = self.weights + step, moved
                     break
@@ -297,7 +297,7 @@ class _Tilts:
                 break
         return self.probabilities(self.weights)
 
-    def _misses(self, weights: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def misses(self, weights: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """(pairs,) correlation of each pair of domains minus what is wanted."""
         frequencies = self.probabilities(weights) @ self.counts
         return (np.corrcoef(frequencies) - wanted)[np.triu_indices(len(wanted), 1)]

@@ -101,13 +101,13 @@ class Results(NamedTuple):
     """(many,) int64 steps asked for and not found; the first element holds their number."""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def hash_slot(key: int, size: int) -> int:
     """Where to look for `key` first in an open-addressing table whose size is a power of two."""
     return ((key * 0x9E3779B1) >> 7) & (size - 1)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _row_sum(row: np.ndarray) -> float:
     """Σ exp(row) to about 0.3 %, as (1 + x/4096)^4096, which runs in vector registers; NaN and +inf come through."""
     total = np.float32(0.0)
@@ -120,7 +120,7 @@ def _row_sum(row: np.ndarray) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan"})
 def _contributions(row: np.ndarray, lam: float, ceiling: np.ndarray, gain: np.ndarray, peak: np.ndarray) -> float:
     """The most each class can add to a score, the highest of each block of classes, and of all. Runs in vectors."""
     highest = _LOWEST
@@ -135,7 +135,7 @@ def _contributions(row: np.ndarray, lam: float, ceiling: np.ndarray, gain: np.nd
     return highest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def first_unnormalized(lines: Line, offsets: np.ndarray, frame: np.ndarray) -> None:
     """For each line the first frame whose probabilities do not sum to 1 within 1 % (NaN does not), or -1."""
     for i in range(offsets.shape[0] - 1):
@@ -147,12 +147,12 @@ def first_unnormalized(lines: Line, offsets: np.ndarray, frame: np.ndarray) -> N
                 break
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _worse(score: float, key: int, other_score: float, other_key: int) -> bool:
     return score < other_score or (score == other_score and key > other_key)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sift_down(scores: np.ndarray, keys: np.ndarray, at: int, size: int) -> None:
     score = scores[at]
     key = keys[at]
@@ -171,11 +171,11 @@ def _sift_down(scores: np.ndarray, keys: np.ndarray, at: int, size: int) -> None
     keys[at] = key
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _push(scores: np.ndarray, keys: np.ndarray, size: int, score: float, key: int) -> None:
     at = size
     while at > 0:
-        parent = (at - 1) // 2
+        parent = (at - 1) >> 1
         if not _worse(score, key, scores[parent], keys[parent]):
             break
         scores[at] = scores[parent]
@@ -185,7 +185,7 @@ def _push(scores: np.ndarray, keys: np.ndarray, size: int, score: float, key: in
     keys[at] = key
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _find_program(keys: np.ndarray, programs: np.ndarray, key: int) -> int:
     size = keys.shape[0]
     slot = hash_slot(key, size)
@@ -196,7 +196,7 @@ def _find_program(keys: np.ndarray, programs: np.ndarray, key: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _run(
     operations: np.ndarray,
     start: int,
@@ -233,7 +233,7 @@ def _run(
     return highest, squares, products
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _undo(operations: np.ndarray, start: int, stop: int, counts: np.ndarray, at_most: np.ndarray) -> None:
     for i in range(stop - 1, start - 1, -1):
         operation = operations[i]
@@ -245,7 +245,7 @@ def _undo(operations: np.ndarray, start: int, stop: int, counts: np.ndarray, at_
             counts[-operation - 1] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def search_lines(
     lines: Line,
     offsets: np.ndarray,
@@ -274,6 +274,11 @@ def search_lines(
     most_frames = 0
     for i in range(offsets.shape[0] - 1):
         most_frames = max(most_frames, offsets[i + 1] - offsets[i])
+
+    shift = 1
+    while (1 << shift) < V:
+        shift += 1
+    mask = (1 << shift) - 1
 
     lam = score.lam
     mu = score.distance_weight
@@ -452,14 +457,14 @@ def search_lines(
                     if guided:
                         value -= mu * distance[s]
                     heap_score[size] = value
-                    heap_key[size] = np.int64(s) * V + blank
+                    heap_key[size] = (np.int64(s) << shift) | blank
                     size += 1
                     lowest_score = min(lowest_score, value)
                     largest = max(largest, mass)
             full = size == K
             found = 0
             if not full or highest_gain >= lowest_score - best_base:
-                for i in range(size // 2 - 1, -1, -1):
+                for i in range((size >> 1) - 1, -1, -1):
                     _sift_down(heap_score, heap_key, i, size)
 
                 # -- classes that can matter, in falling order of what they contribute at most
@@ -581,7 +586,7 @@ def search_lines(
                                     counts[s, cell] -= 1
                         if uses_lm:
                             value += score.lm_weight * automaton_step(lm, lm_state[s], c, reached)
-                        key = np.int64(s) * V + c
+                        key = (np.int64(s) << shift) | c
                         if not full:
                             _push(heap_score, heap_key, size, value, key)
                             size += 1
@@ -604,8 +609,8 @@ def search_lines(
             # -- the next beam; extensions go to free slots, for they still read the old state
             largest = 0.0
             for i in range(size):
-                s = heap_key[i] // V
-                c = heap_key[i] - s * V
+                s = heap_key[i] >> shift
+                c = heap_key[i] & mask
                 if c == blank:
                     upcoming[i] = s
                     largest = max(largest, new_blank[s] + new_label[s])
@@ -761,7 +766,7 @@ def search_lines(
     results.unknown[0] = n_unknown
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def align_labels(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
     """The most probable path of `log_probs` (T, V) that collapses to `labels`: first and last frame of each, (L, 2)."""
     T = log_probs.shape[0]

@@ -9,6 +9,7 @@ with d = 0 before the first token, so that the sum telescopes to λ · log P - (
 exactly, at every step and for the final ranking.
 """
 
+import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -468,6 +469,32 @@ class GuidedLogitsProcessor(LogitsProcessor):
             out[token] = guidance.lam * log_probs[token] - guidance.weight * (guidance.distance_of(text) - before)
 
 
+@dataclass
+class Stopwatch:
+    """Seconds spent in logits processors."""
+
+    seconds: float = 0.0
+
+
+class _Timed(LogitsProcessor):
+    """Several processors as one that takes its time."""
+
+    def __init__(self, processors: Sequence[LogitsProcessor], stopwatch: Stopwatch):
+        self.processors, self.stopwatch = processors, stopwatch
+
+    def set_begin_index(self, begin_index: int) -> None:
+        for processor in self.processors:
+            if hasattr(processor, "set_begin_index"):
+                processor.set_begin_index(begin_index)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        started = time.perf_counter()
+        for processor in self.processors:
+            scores = processor(input_ids, scores)
+        self.stopwatch.seconds += time.perf_counter() - started
+        return scores
+
+
 def guided_generate(
     model: "PreTrainedModel",
     inputs: Any,
@@ -482,6 +509,7 @@ def guided_generate(
     allowed: Iterable[str] | None = None,
     nbest: int = 1,
     logits_processor: Iterable[LogitsProcessor] = (),
+    stopwatch: Stopwatch | None = None,
     **generation: Any,
 ) -> list[list[GuidedText]]:
     """Generate with Eq. 2 as the score, every option of `generate` set so that it is exact.
@@ -497,6 +525,7 @@ def guided_generate(
         distance, scale, forbidden, allowed: see :class:`GuidedLogitsProcessor`.
         nbest: hypotheses returned for each input, at most `num_beams` (with sampling: as many samples).
         logits_processor: further processors. They come before the guidance, which must see what they rule out.
+        stopwatch: adds up the time spent in the guidance and the further processors.
         generation: further options of `generate`, such as ``max_new_tokens`` or ``do_sample``.
 
     Returns:
@@ -521,7 +550,7 @@ def guided_generate(
         forbidden=forbidden,
         allowed=allowed,
     )
-    processors = LogitsProcessorList([*logits_processor, guide])
+    processors = LogitsProcessorList([_Timed([*logits_processor, guide], stopwatch or Stopwatch())])
     with torch.inference_mode():
         output = model.generate(**encoded, logits_processor=processors, **settings)
     if isinstance(output, Mapping) and "segments" in output:

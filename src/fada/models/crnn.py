@@ -73,7 +73,8 @@ class CRNNConfig(PretrainedConfig):
         self.shortcut_weight = shortcut_weight
         self.domains = list(domains)
         self.tagging = tagging
-        super().__init__(pad_token_id=pad_token_id, **kwargs)
+        self.pad_token_id = pad_token_id
+        super().__init__(**kwargs)
 
 
 @dataclass
@@ -115,6 +116,9 @@ class MaskedBatchNorm(nn.Module):
 
     So neither the width of the padding nor the number of processes that share a batch changes what is learnt.
     """
+
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -206,7 +210,7 @@ class CRNNForCTC(PreTrainedModel):
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(2 * config.lstm_size, config.vocab_size)
         self.shortcut = nn.Conv1d(third, config.vocab_size, 3, padding=1) if config.shortcut_weight else None
-        self.to(memory_format=torch.channels_last)
+        nn.Module.to(self, memory_format=torch.channels_last)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -221,15 +225,15 @@ class CRNNForCTC(PreTrainedModel):
                     nn.init.xavier_uniform_(parameter)
                 else:
                     nn.init.zeros_(parameter)
-        elif isinstance(module, nn.Linear | nn.Conv1d):
+        elif isinstance(module, nn.Linear | nn.Conv1d) and module.bias is not None:
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
 
     def add_classes(self, count: int) -> None:
-        """Append output classes, with zero weights and a low bias so that they are not written before they are learnt."""
+        """Append output classes, with zero weights and a low bias: not written before they are learnt."""
         layers: list[nn.Linear | nn.Conv1d] = [self.output, *([self.shortcut] if self.shortcut is not None else [])]
         for layer in layers:
-            weight, bias = layer.weight.data, layer.bias.data
+            weight, bias = layer.weight.data, layer.bias.detach()  # type: ignore[union-attr]
             layer.weight = nn.Parameter(torch.cat([weight, weight.new_zeros(count, *weight.shape[1:])]))
             layer.bias = nn.Parameter(torch.cat([bias, bias.new_full((count,), float(bias.min()) - 2)]))
         self.config.vocab_size += count
@@ -339,7 +343,7 @@ class CRNNProcessor:
     def from_pretrained(cls, name: str | os.PathLike[str]) -> "CRNNProcessor":
         """Read the processor from a folder or the hub."""
         path = cached_file(str(name), cls.FILE)
-        return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+        return cls(**json.loads(Path(str(path)).read_text(encoding="utf-8")))
 
 
 class CRNNRecognizer(CTCRecognizer):

@@ -35,7 +35,8 @@ class TransformersCTCRecognizer(CTCRecognizer):
         tagging: Tagging = "none",
         domains: Sequence[str] = (),
     ) -> None:
-        self.model, self.features = model, features
+        self.model: Any = model
+        self.features = features
         self.symbols, self.blank = tuple(symbols), blank
         self.tagging, self.domains = tagging, tuple(domains)
         self._classes = {symbol: i for i, symbol in enumerate(self.symbols) if symbol and i != blank}
@@ -141,6 +142,6 @@ def _alphabet(name: str | os.PathLike[str], model: PreTrainedModel, texts: Seque
         return symbols, 0
     delimiter = getattr(tokenizer, "word_delimiter_token", None)
     special = set(tokenizer.all_special_tokens) - {delimiter}
-    tokens = tokenizer.convert_ids_to_tokens(range(model.config.vocab_size))
+    tokens = tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size)))
     symbols = ["" if t is None or t in special else " " if t == delimiter else t for t in tokens]
     return symbols, int(tokenizer.pad_token_id)

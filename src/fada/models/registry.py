@@ -92,7 +92,7 @@ def _load(
         from fada.models.whisper import WhisperRecognizer
 
         return WhisperRecognizer.load(path, max_seconds=max_seconds, **options)
-    from transformers import MODEL_FOR_CTC_MAPPING_NAMES
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CTC_MAPPING_NAMES
 
     if kind in MODEL_FOR_CTC_MAPPING_NAMES:
         from fada.models.ctc import TransformersCTCRecognizer
@@ -120,7 +120,7 @@ def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
         raise FadaError(
             f"no model {str(name)!r}: not one of {known}, not a folder, and not readable from the hub ({reason})"
         ) from None
-    return json.loads(Path(found).read_text(encoding="utf-8"))
+    return json.loads(Path(str(found)).read_text(encoding="utf-8"))
 
 
 def learning_rate(recognizer: Recognizer) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import GenerationMixin
 
@@ -240,15 +240,13 @@ def add_characters(
 def resize_embeddings(model: PreTrainedModel, size: int, sources: dict[int, list[int]]) -> None:
     """Enlarge input and output embeddings to `size` tokens; a row with `sources` becomes their mean."""
     decoder = getattr(model, "decoder", None)
-    text_model = decoder if isinstance(decoder, PreTrainedModel) else model
+    text_model: Any = decoder if isinstance(decoder, PreTrainedModel) else model
     rows = text_model.get_input_embeddings().weight.shape[0]
     if size > rows:
         text_model.resize_token_embeddings(size, mean_resizing=True)
-    layers: list[nn.Module] = [text_model.get_input_embeddings(), text_model.get_output_embeddings()]
     with torch.no_grad():
-        for layer in layers:
+        for layer in (text_model.get_input_embeddings(), text_model.get_output_embeddings()):
             for row, donors in sources.items():
                 if donors:
                     layer.weight[row] = layer.weight[donors].mean(0)
-    config = model.config.get_text_config(decoder=True)
-    config.vocab_size = max(size, rows)
+    model.config.get_text_config(decoder=True).vocab_size = max(size, rows)

@@ -54,7 +54,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         model = WhisperForConditionalGeneration.from_pretrained(name)
         features = WhisperFeatureExtractor.from_pretrained(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
-        if model.generation_config.is_multilingual:
+        if getattr(model.generation_config, "is_multilingual", False):
             tokenizer.set_prefix_tokens(language=language or "english", task="transcribe")
         saved = getattr(model.config, "fada", {})
         recognizer = cls(model, features, tokenizer, saved.get("tagging", "none"), saved.get("domains", ()))

@@ -184,8 +184,8 @@ def _default_compared(contenders: Sequence[Contender], before: Contender) -> Con
     others = [c for c in contenders if c is not before]
 
     def rank(contender: Contender) -> tuple[bool, bool, bool]:
-        plain = contender.system == contender.runs[0].plain_system
-        return (not contender.guided, contender.experiment.training != "FADA", not plain)
+        usual = contender.system in (contender.runs[0].guided_system, contender.runs[0].plain_system)
+        return (not contender.guided, contender.experiment.training != "FADA", not usual)
 
     # Among equals the first, never the one with the lowest error: that would be chosen on the test lines.
     return min(others, key=rank, default=before)

@@ -15,6 +15,7 @@ from fada.report.lines import LineList
 from fada.tables import RunResults
 from fada.targets import OTHER, CharDistribution
 from fada.text import TextNormalizer
+from fada.tuned import Weights
 
 SHOWN_CHARACTERS = 22
 SHOWN_DOMAINS = 12
@@ -361,12 +362,12 @@ def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
         evidence = run.tuned.evidence if run.tuned else None
         if run.tuned is None or evidence is None:
             continue
-        curves = _lambda_curves(evidence.curve)
+        curves = _lambda_curves(evidence.curve, evidence.plain)
         if not curves:
             continue
         plain = Curve("plain beam search", [0.0, 1.0], [evidence.plain] * 2, "s5", dots=False)
         lam, error = run.tuned.lam, evidence.chosen
-        note = f"{evidence.metric.upper()} on {evidence.lines:,} validation lines; band: 95 % interval. "
+        note = f"{evidence.lines:,} validation lines; band: 95 % interval of the difference from λ = 1. "
         note += evidence.warning or f"Cross-validated: {evidence.held_out:.2f} % against {evidence.plain:.2f} %."
         title = "Choice of λ" + (f": {run.name}" if len(runs) > 1 else "")
         marks = [(lam, f"recommended: λ = {lam:g}, {error:.2f} %")]
@@ -375,27 +376,33 @@ def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     return figures
 
 
-def _lambda_curves(points: Sequence[Mapping[str, Any]], limit: int = 4) -> list[Curve]:
+def _lambda_curves(points: Sequence[Mapping[str, Any]], plain: float, limit: int = 4) -> list[Curve]:
     """The settings that differ in λ alone, joined; the curves with the lowest errors, at most `limit`."""
-    families: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    rest = ("beam", "prior_weight", "lm", "lm_weight", "length_bonus")
+    gain = plain - min((point["error"] for point in points), default=plain)
+    worst = plain + 2 * max(gain, 0.02 * plain)  # far worse settings would flatten the rest of the drawing
+    defaults = Weights().model_dump()
+    names = {"distance": "", "scale": "scale", "beam": "beam", "prior_weight": "prior", "lm": "LM"}
+    names |= {"lm_weight": "LM weight", "length_bonus": "bonus"}
+    guided: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    unguided: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for point in points:
-        key = tuple(point.get(name) for name in ("distance", "scale", *rest))
-        families.setdefault(key, []).append(point)
-    unguided = {tuple(p.get(name) for name in rest): p for p in points if p.get("lam") == 1.0}
-    joined: list[tuple[tuple[Any, ...], list[Mapping[str, Any]]]] = []
-    for key, members in families.items():
-        guided = [point for point in members if point.get("lam") != 1.0]
-        end = [unguided[key[2:]]] if key[2:] in unguided else []
-        if len({point.get("lam") for point in guided}) > 1:
-            joined.append((key, sorted([*guided, *end], key=lambda point: point["lam"])))
+        full = {**defaults, **point}
+        key = tuple(full[name] for name in names)
+        if full["lam"] == 1.0:
+            unguided[key[2:]] = full
+        elif full["error"] <= worst:
+            guided.setdefault(key, []).append(full)
+    joined = [
+        (key, sorted([*members, *filter(None, [unguided.get(key[2:])])], key=lambda point: point["lam"]))
+        for key, members in guided.items()
+        if len(members) > 1
+    ]
     joined.sort(key=lambda item: min(point["error"] for point in item[1]))
     joined = joined[:limit]
-    shown = [i for i in range(len(("distance", "scale", *rest))) if len({key[i] for key, _ in joined}) > 1 or i < 2]
-    names = ("", "scale", "beam", "prior", "LM", "LM weight", "bonus")
+    told = [i for i in range(len(names)) if i < 2 or len({key[i] for key, _ in joined}) > 1]
     return [
         Curve(
-            ", ".join(f"{names[i]} {_plain_number(key[i])}".strip() for i in shown),
+            ", ".join(f"{list(names.values())[i]} {_plain_number(key[i])}".strip() for i in told),
             [float(point["lam"]) for point in members],
             [float(point["error"]) for point in members],
             ("s1", "s2", "s3", "s4")[place],

