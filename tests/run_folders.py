@@ -52,13 +52,19 @@ def make_run(
     model: str = "crnn",
     systems: Sequence[str] = ("greedy", "beam", "fada"),
     images: Path | None = None,
+    drawn_images: int | None = None,
     domain_token: bool = False,
     nasty: bool = False,
     rtl: bool = True,
     tuned: bool = False,
     **settings: Any,
 ) -> Path:
-    """Write a run folder. Each further system makes fewer mistakes; λ < 1 makes fewer, too."""
+    """Write a run folder. Each further system makes fewer mistakes; λ < 1 makes fewer, too.
+
+    Args:
+        images: also write the lines with their images to this parquet file.
+        drawn_images: draw only so many and use them again and again, to save time.
+    """
     references = _references(lines, rtl)
     if nasty:
         references[0] = ("nasty <b>id</b>", NASTY, "<i>13</i>")
@@ -125,8 +131,9 @@ def make_run(
     if tuned:
         write_tuned(folder / "tuned.json")
     if images is not None and not images.exists():
+        drawn = [line_image(text, random.Random(line_id)) for line_id, text, _ in references[:drawn_images]]
         write_parquet(
-            [Line(id=i, text=t, domain=d, image=line_image(t, random.Random(i))) for i, t, d in references], images
+            [Line(i, text, domain, drawn[n % len(drawn)]) for n, (i, text, domain) in enumerate(references)], images
         )
     return folder
 

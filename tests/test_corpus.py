@@ -49,10 +49,10 @@ def test_the_domain_of_a_file_or_pattern_is_its_folder(letters: Path) -> None:
 
 def test_the_domain_can_be_the_file_name_or_a_pattern_in_the_path(letters: Path) -> None:
     assert {domain for domain, _ in pairs(letters, domain_from="file")} == {"a", "b", "c"}
-    assert pairs(letters / "13/a.txt", domain_from=r"1(\d)/")[0][0] == "3"
+    assert pairs(letters / "13/a.txt", domain_from=r"/letters/1(\d)/")[0][0] == "3"
     assert pairs(letters / "13/a.txt", domain="all")[0][0] == "all"
     with pytest.raises(FadaError, match="does not match the pattern"):
-        pairs(letters, domain_from=r"/(15)/")
+        pairs(letters, domain_from=r"/letters/(15)/")
     with pytest.raises(FadaError, match="regular expression"):
         pairs(letters, domain_from="(")
 

@@ -48,7 +48,7 @@ def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @given(lines, st.sampled_from(NORMALIZERS))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_counts_are_those_of_each_text_normalised_on_its_own(texts: list[str], normalizer: TextNormalizer) -> None:
     assert count_characters(texts, normalizer) == expected(texts, normalizer)
 

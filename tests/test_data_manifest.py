@@ -187,19 +187,18 @@ def test_any_bytes_are_read_or_skipped(tmp_path, content, ending):
 
 def test_a_million_rows_are_read_in_constant_memory(folder):
     program = """
-        import sys, tracemalloc
+        import resource
         from fada.data.lines import read_lines
 
         def rows():
-            yield "image,text,century,id\\n"
+            yield "text,century,id\\n"
             for place in range(1_000_000):
-                yield f"img/1.png,line number {place},{13 + place % 4},id{place}\\n"
+                yield f"line number {place},{13 + place % 4},id{place}\\n"
 
         with open("big.csv", "w", encoding="utf-8") as file:
             file.writelines(rows())
-        import resource
         lines = read_lines("big.csv")
-        next(iter(lines)).load_image()
+        next(iter(lines))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         number = sum(1 for _ in lines)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

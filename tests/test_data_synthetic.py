@@ -108,7 +108,7 @@ def test_wanted_matrices_have_the_asked_extremes(domains: int, one: float, other
 
 def test_correlations_out_of_reach_are_an_error_that_says_by_how_much() -> None:
     with pytest.raises(FadaError, match=r"missed by .*more lines"):
-        make_synthetic(lines=48, domains=12, pearson=(0.0, 0.02))
+        make_synthetic(lines=32, domains=8, pearson=(0.0, 0.02))
 
 
 def test_words_are_letters_of_the_language_with_the_final_sigma() -> None:

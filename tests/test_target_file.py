@@ -43,7 +43,7 @@ def target_sets(draw: st.DrawFn) -> TargetSet:
 
 
 @given(target_sets())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_save_load_save_gives_the_same_bytes_and_the_same_targets(targets: TargetSet) -> None:
     text = dumps(targets)
     again = loads(text)

@@ -97,7 +97,7 @@ def run_study(
     shared = {**settings, "data": [str(source) for source in data]}
     if jobs > 1:
         shared["threads"] = 1
-    runs = _train_all(
+    runs = train_all(
         {STANDARD: {**shared, "lam": 1.0, "out": out / STANDARD}, ALIGNED: {**shared, **aligned, "out": out / ALIGNED}},
         jobs,
     )
@@ -154,7 +154,7 @@ def _say(text: str) -> None:
     console.print(f"[bold]{text}[/bold]", highlight=False)
 
 
-def _train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
+def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
     """Run the trainings that are not finished, several at a time."""
     todo = {name: values for name, values in settings.items() if not _finished(Path(values["out"]))}
     if todo:

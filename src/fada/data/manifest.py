@@ -78,11 +78,13 @@ def _line(
     split = row_split or split
     if options.split not in (None, split):
         return None
-    if any(isinstance(value, str) and not value.isascii() and _UNDECODED.search(value) for value in row.values()):
-        reason = f"the row is not {options.encoding or 'UTF-8'}"
-        log.skip(source, f"{reason}; save the manifest as UTF-8 or name its encoding", reason)
-        return None
-    image, audio = (row.get(column) if column else None for column in (columns.image, columns.audio))
+    for value in row.values():
+        if isinstance(value, str) and not value.isascii() and _UNDECODED.search(value):
+            reason = f"the row is not {options.encoding or 'UTF-8'}"
+            log.skip(source, f"{reason}; save the manifest as UTF-8 or name its encoding", reason)
+            return None
+    image = row.get(columns.image) if columns.image else None
+    audio = row.get(columns.audio) if columns.audio else None
     if columns.file and (path := row.get(columns.file)):
         if str(path).lower().endswith(tuple(AUDIO_SUFFIXES)):
             audio = audio or path
@@ -90,7 +92,8 @@ def _line(
             image = image or path
     place = str(image or audio or name)
     try:
-        image, audio = (base.find(folder, str(path)) if path and media else None for path in (image, audio))
+        image = base.find(folder, str(image)) if image and media else None
+        audio = base.find(folder, str(audio)) if audio and media else None
     except FadaError as error:
         log.skip(source, str(error), "file missing or outside of the folder")
         return None

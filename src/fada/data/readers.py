@@ -121,10 +121,10 @@ class Base:
         """Whether the path, links followed, is in the base folder."""
         if self.allow_outside:
             return True
-        folder = os.path.dirname(os.path.normpath(path))
-        if not _is_inside(folder, os.fspath(self.folder)):
+        base = os.fspath(self.folder)
+        if not _is_inside(os.path.dirname(os.path.normpath(path)), base):
             return False
-        return not os.path.islink(path) or _is_inside(os.path.realpath(path), os.fspath(self.folder))
+        return not os.path.islink(path) or _is_inside(os.path.realpath(path), base)
 
     def find(self, folder: PathLike, name: str) -> str:
         """The file that `name`, as written in a file in `folder`, stands for; FadaError if it is missing or outside."""

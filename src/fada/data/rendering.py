@@ -9,8 +9,10 @@ import io
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -511,3 +513,72 @@ def encode(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
     return buffer.getvalue()
+
+
+# --- many lines ------------------------------------------------------------------------------------------------------
+
+
+class Stream(IntEnum):
+    """What a stream of random numbers is for; with a number and the seed it names one stream."""
+
+    TEXT = 0
+    HAND = 1
+    PAGE = 2
+    LINE = 3
+
+
+class PlacedLine(NamedTuple):
+    """A line before it is drawn: what is written, by whom, and where."""
+
+    number: int
+    text: str
+    domain: str
+    writer: int
+    page: int
+    row: int
+    above: str
+    below: str
+
+
+@dataclass(frozen=True)
+class Scriptorium:
+    """All hands and pages of a set; draws its lines, each from its own stream of random numbers."""
+
+    fonts: tuple[Path, ...]
+    height: int
+    noise: float
+    seed: int
+    _hands: dict[int, Hand] = field(default_factory=dict, repr=False, compare=False)
+
+    def draw(self, line: PlacedLine) -> bytes:
+        """The encoded image of a line."""
+        if line.writer not in self._hands:
+            self._hands[line.writer] = Hand.of(self._stream(Stream.HAND, line.writer), self.fonts)
+        pixels = write_line(
+            line.text,
+            self._hands[line.writer],
+            Page.of(self._stream(Stream.PAGE, line.page), self.noise),
+            np.random.default_rng(self._stream(Stream.LINE, line.number)),
+            height=self.height,
+            noise=self.noise,
+            above=line.above,
+            below=line.below,
+        )
+        return encode(pixels)
+
+    def _stream(self, purpose: Stream, number: int) -> np.random.SeedSequence:
+        return np.random.SeedSequence(self.seed, spawn_key=(purpose, number))
+
+
+_scriptorium: Scriptorium
+
+
+def open_scriptorium(scriptorium: Scriptorium) -> None:
+    """Make a scriptorium the one of this process; for the start of worker processes."""
+    global _scriptorium
+    _scriptorium = scriptorium
+
+
+def draw_chunk(lines: Sequence[PlacedLine]) -> list[bytes]:
+    """The encoded images of some lines, drawn by the scriptorium of this process."""
+    return [_scriptorium.draw(line) for line in lines]

@@ -10,11 +10,10 @@ import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ import fada
 from fada.data import rendering, synthetic_text
 from fada.data.lines import Line, LineSet, Log, write_parquet
 from fada.data.published import assign_splits
+from fada.data.rendering import PlacedLine, Scriptorium
 from fada.errors import FadaError
 from fada.files import write_json
 
@@ -36,62 +36,6 @@ DEFAULT_PEARSON = (0.89, 0.97)
 
 _KEPT = 50_000  # lines whose images are kept in memory after the first pass; larger sets are drawn again
 _CHUNK = 32
-_TEXT, _HAND, _PAGE, _LINE = range(4)  # what a stream of random numbers is for
-
-
-class _Placed(NamedTuple):
-    """A line before it is drawn."""
-
-    number: int
-    text: str
-    domain: str
-    writer: int
-    page: int
-    row: int
-    above: str
-    below: str
-
-
-@dataclass(frozen=True)
-class _Scriptorium:
-    """Draws placed lines; sent once to every process."""
-
-    fonts: tuple[Path, ...]
-    height: int
-    noise: float
-    seed: int
-    _hands: dict[int, rendering.Hand] = field(default_factory=dict, repr=False, compare=False)
-
-    def draw(self, line: _Placed) -> bytes:
-        """The encoded image of a line."""
-        if line.writer not in self._hands:
-            self._hands[line.writer] = rendering.Hand.of(self._stream(_HAND, line.writer), self.fonts)
-        pixels = rendering.write_line(
-            line.text,
-            self._hands[line.writer],
-            rendering.Page.of(self._stream(_PAGE, line.page), self.noise),
-            np.random.default_rng(self._stream(_LINE, line.number)),
-            height=self.height,
-            noise=self.noise,
-            above=line.above,
-            below=line.below,
-        )
-        return rendering.encode(pixels)
-
-    def _stream(self, purpose: int, number: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.seed, spawn_key=(purpose, number))
-
-
-_scriptorium: _Scriptorium
-
-
-def _open_scriptorium(scriptorium: _Scriptorium) -> None:
-    global _scriptorium
-    _scriptorium = scriptorium
-
-
-def _draw_chunk(lines: Sequence[_Placed]) -> list[bytes]:
-    return [_scriptorium.draw(line) for line in lines]
 
 
 class SyntheticSet:
@@ -104,9 +48,9 @@ class SyntheticSet:
 
     def __init__(
         self,
-        placed: Sequence[_Placed],
+        placed: Sequence[PlacedLine],
         domains: tuple[str, ...],
-        scriptorium: _Scriptorium,
+        scriptorium: Scriptorium,
         settings: dict[str, Any],
         processes: int,
     ) -> None:
@@ -183,15 +127,15 @@ class SyntheticSet:
             return
         # Started afresh: forking a process that has threads (of a trainer, of BLAS) can hang.
         with ProcessPoolExecutor(
-            processes, multiprocessing.get_context("spawn"), _open_scriptorium, (self._scriptorium,)
+            processes, multiprocessing.get_context("spawn"), rendering.open_scriptorium, (self._scriptorium,)
         ) as pool:
             chunks = [rest[start : start + _CHUNK] for start in range(0, len(rest), _CHUNK)]
             try:
-                yield from chain.from_iterable(pool.map(_draw_chunk, chunks))
+                yield from chain.from_iterable(pool.map(rendering.draw_chunk, chunks))
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _line(self, line: _Placed, image: bytes | None) -> Line:
+    def _line(self, line: PlacedLine, image: bytes | None) -> Line:
         page = _page_name(line)
         return Line(
             id=f"{page}-{line.row + 1:02d}",
@@ -203,7 +147,7 @@ class SyntheticSet:
         )
 
 
-def _page_name(line: _Placed) -> str:
+def _page_name(line: PlacedLine) -> str:
     return f"{line.domain}-{line.page:04d}"
 
 
@@ -271,7 +215,7 @@ def make_synthetic(
     return SyntheticSet(
         _placed(dict(zip(names, texts, strict=True)), writers, seed),
         names,
-        _Scriptorium(tuple(found), height, noise, seed),
+        Scriptorium(tuple(found), height, noise, seed),
         settings,
         processes or os.cpu_count() or 1,
     )
@@ -308,14 +252,14 @@ def _asked_range(pearson: float | tuple[float, float] | None, domains: int) -> t
     return lowest, highest
 
 
-def _placed(texts: dict[str, list[str]], writers: int, seed: int) -> list[_Placed]:
+def _placed(texts: dict[str, list[str]], writers: int, seed: int) -> list[PlacedLine]:
     """Put the lines on pages of one writer each; every writer gets the same share of the pages of every domain."""
-    placed: list[_Placed] = []
+    placed: list[PlacedLine] = []
     page = 0
     for domain, lines in texts.items():
         per_page = min(max(len(lines) // (2 * writers), 1), 12)
         starts = range(0, len(lines), per_page)
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_HAND, ord(domain), 0)))
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rendering.Stream.HAND, ord(domain), 0)))
         order = rng.permutation(writers)
         for turn, start in enumerate(starts):
             page += 1
@@ -323,5 +267,5 @@ def _placed(texts: dict[str, list[str]], writers: int, seed: int) -> list[_Place
             for row in range(len(rows) - 2):
                 above, text, below = rows[row : row + 3]
                 writer = int(order[turn % writers])
-                placed.append(_Placed(len(placed), text, domain, writer, page, row, above, below))
+                placed.append(PlacedLine(len(placed), text, domain, writer, page, row, above, below))
     return placed

@@ -27,7 +27,7 @@ LETTERS = TextNormalizer(letters_only=True)
 TOLERANCE = 0.01
 """How far the lowest and the highest correlation of the lines may be from what was asked."""
 
-_VOCABULARY_SIZE = 20_000
+_VOCABULARY_SIZE = 10_000
 _RAREST_LETTER = 1e-4
 _CORRECTIONS = 6
 _EXCHANGES = 4000
@@ -70,7 +70,7 @@ def load_vocabulary(language: str) -> Vocabulary:
     if language not in available:
         raise FadaError(f"no word list for the language {language!r}. Available: {', '.join(sorted(available))}.")
     listed: dict[str, float] = {}
-    frequencies = islice(wordfreq.get_frequency_dict(language).items(), 3 * _VOCABULARY_SIZE)  # most frequent first
+    frequencies = islice(wordfreq.get_frequency_dict(language).items(), 4 * _VOCABULARY_SIZE)  # most frequent first
     for word, frequency in frequencies:
         if LETTERS(word) == word and not unicodedata.category(word[0]).startswith("M"):
             spelt = _final_sigma(word)

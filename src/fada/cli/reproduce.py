@@ -1,0 +1,32 @@
+"""`fada reproduce`: the paper's tables from recipes."""
+
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("reproduce")(reproduce)
+
+
+def reproduce(
+    recipe: Path = typer.Argument(..., help="A recipe: a YAML file of recipes/."),
+    data: str | None = typer.Option(None, "--data", help="Where the lines are, if not where the recipe says."),
+    runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),
+    results: Path = typer.Option(Path("results"), "--results", help="Folder for the results."),
+    seed: list[int] | None = typer.Option(None, "--seed", help="Only this seed; may be repeated."),
+    arm: list[str] | None = typer.Option(None, "--arm", help="Only this arm; may be repeated."),
+    quick: bool = typer.Option(False, "--quick", help="Small settings that end in minutes: the path, not a result."),
+    paper: bool = typer.Option(False, "--paper", help="The paper's models and hub data, where the recipe has them."),
+    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
+) -> None:
+    """Run a row of the paper's tables: train every arm with every seed, evaluate, write results and table.
+
+    Finished trainings are kept, interrupted ones go on.
+    """
+    from fada.reproduce import reproduce as run
+
+    folder = run(recipe, data, runs=runs, results=results, seeds=seed, arms=arm, quick=quick, paper=paper, jobs=jobs)
+    typer.echo((folder / "table.md").read_text(encoding="utf-8"))
+    typer.echo(f"results: {folder}")

@@ -1,0 +1,181 @@
+"""The command line as a user meets it: quick help, plain errors, tables for people and machines."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fada
+from fada.targets import TargetSet
+
+FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
+HPGT = Path(__file__).parent / "data" / "hpgt_counts.json"
+
+
+def run(*arguments: str | Path, stdin: str | bytes = b"", code: int = 0, cwd: Path | None = None) -> str:
+    """Run `fada` for real; its standard output, or its standard error where a mistake is expected."""
+    done = subprocess.run(
+        [*FADA, *map(str, arguments)],
+        input=stdin if isinstance(stdin, bytes) else stdin.encode("utf-8"),
+        capture_output=True,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"},
+    )
+    error = done.stderr.decode("utf-8")
+    assert done.returncode == code, error
+    assert "Traceback" not in error
+    return error if code else done.stdout.decode("utf-8")
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    for domain, text in (("1650", "auoir ueu la uie\n" * 40), ("1850", "avoir vu la vie\n" * 40)):
+        (tmp_path / "letters" / domain).mkdir(parents=True)
+        (tmp_path / "letters" / domain / "a.txt").write_text(text, encoding="utf-8")
+    return tmp_path / "letters"
+
+
+@pytest.fixture
+def targets(letters: Path, tmp_path: Path) -> Path:
+    run("targets", "build", letters, "-o", tmp_path / "targets.json")
+    return tmp_path / "targets.json"
+
+
+def test_help_answers_in_half_a_second() -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([*FADA, "--help"], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    # The best of several runs, and the time an empty Python takes here: the machine may be busy with other work.
+    best = min(seconds() for _ in range(5))
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    bare = time.perf_counter() - start
+    assert best < max(0.5, 12 * bare)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    check = (
+        "import sys, fada.cli; heavy = {'numpy', 'torch', 'pandas', 'pyarrow', 'matplotlib', 'PIL', 'numba', "
+        "'scipy', 'transformers'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_version_and_completion() -> None:
+    assert run("--version").strip() == f"fada {fada.__version__}"
+    options = run("--help")
+    assert "--install-completion" in options
+    assert "--show-completion" in options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["targets", "show", "nothing.json"], "nothing.json: no such file"),
+        (["targets", "build", "nothing"], "nothing: no such file or folder"),
+        (["targets", "build", "*.nothing"], "no file matches"),
+        (["targets", "build", "-"], "--domain"),
+        (["targets", "build", ".", "--form", "NFX"], "expected one of NFC"),
+        (["targets", "merge", "a.json", "b.json", "-o", "c.json"], "no such file"),
+        (["analyze", "nothing.json"], "nothing.json: no such file"),
+        (["analyze", str(HPGT), "--from", "17"], "no domain '17'"),
+        (["targets", "compare", str(HPGT), "--distance", "l2"], "unknown distance 'l2'"),
+        (["targets", "edit", str(HPGT)], "nothing to change"),
+        (["targets", "edit", str(HPGT), "--set", "e", "-o", "x.json"], "a character and a number"),
+        (["targets", "edit", str(HPGT), "--mix", "10:1", "-o", "x.json"], "--as"),
+        (["targets", "edit", str(HPGT), "--mix", "10", "--as", "m", "-o", "x.json"], "domains and weights"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    assert message in run(*arguments, code=2, cwd=tmp_path)
+
+
+def test_build_from_two_folders_show_and_compare(letters: Path, tmp_path: Path) -> None:
+    out = tmp_path / "targets.json"
+    summary = run("targets", "build", letters / "1650", letters / "1850", "-o", out, "--letters-only")
+    assert "1650" in summary
+    assert TargetSet.load(out).domains == ("1650", "1850")
+    shown = run("targets", "show", out)
+    assert "█" in shown
+    assert "±" in shown
+    compared = run("targets", "compare", out)
+    assert "pearson" in compared
+    assert "sorted_w2" in compared
+
+
+def test_build_from_tables_and_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("century\tline\n13\tab\n14\tb\n", encoding="utf-8")
+    out = tmp_path / "out.json"
+    options = ("--text-column", "line", "--domain-column", "century")
+    rows = json.loads(run("targets", "build", tmp_path / "*.tsv", *options, "-o", out, "--json"))
+    assert [(row["domain"], row["characters"]) for row in rows] == [("13", 2), ("14", 1)]
+    run("targets", "build", "-", "--domain", "stdin", "-o", out, stdin="Ἀρχή\n")
+    assert TargetSet.load(out)["stdin"].total == 4
+
+
+def test_invalid_utf8_on_the_command_line_names_file_and_offset(tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    assert "latin.txt, byte 3: invalid UTF-8" in run("targets", "build", tmp_path / "latin.txt", code=2, cwd=tmp_path)
+    assert not (tmp_path / "targets.json").exists()
+
+
+def test_show_and_compare_for_machines(targets: Path) -> None:
+    rows = json.loads(run("targets", "show", targets, "--json"))
+    assert {"domain", "character", "count", "frequency", "standard_error", "low", "high"} == set(rows[0])
+    table = list(csv.DictReader(io.StringIO(run("targets", "show", targets, "-d", "1650", "--csv"))))
+    assert {row["domain"] for row in table} == {"1650"}
+    matrices = json.loads(run("targets", "compare", targets, "--distance", "w1", "--json"))
+    assert matrices["pearson"][0][0] == 1
+    assert matrices["w1"][0][1] == matrices["w1"][1][0] > 0
+    long = list(csv.DictReader(io.StringIO(run("targets", "compare", targets, "--csv"))))
+    assert {row["measure"] for row in long} == {"pearson", "sorted_w2", "aligned_w2", "js"}
+
+
+def test_edit_sets_scales_mixes_and_smooths(targets: Path, tmp_path: Path) -> None:
+    out = tmp_path / "edited.json"
+    before = TargetSet.load(targets)
+    run("targets", "edit", targets, "--set", "a=0", "--set", "space=0.2", "--scale", "u=0.5", "-d", "1650", "-o", out)
+    edited = TargetSet.load(out)
+    assert edited["1650"].frequency("a") == 0
+    assert edited["1650"].frequency(" ") == pytest.approx(0.2)
+    assert edited["1850"] == before["1850"]
+    run("targets", "edit", targets, "--mix", "1650:0.7,1850:0.3", "--as", "1710", "--smooth", "1", "-o", out)
+    mixed = TargetSet.load(out)
+    assert mixed["1710"] == before.mix({"1650": 0.7, "1850": 0.3}).smoothed(1)
+    assert mixed["1650"] == before["1650"]
+    run("targets", "edit", targets, "--set", "a=0")
+    assert TargetSet.load(targets)["1850"].frequency("a") == 0, "in place without --out"
+
+
+def test_a_file_whose_frequencies_do_not_sum_to_one_is_refused_and_then_mended(tmp_path: Path) -> None:
+    path = tmp_path / "targets.json"
+    domains = {"14": {"frequencies": {"a": 0.5, "b": 0.43}, "characters": 300}}
+    path.write_text(json.dumps({"version": 1, "normalizer": {}, "domains": domains}, indent=1), encoding="utf-8")
+    message = run("targets", "show", path, code=2)
+    assert 'line 6, domain "14": frequencies sum to 0.93, expected 1 (±1e-06)' in message
+    assert f"fada targets edit {path} --normalize" in message
+    run("targets", "edit", path, "--normalize")
+    assert TargetSet.load(path)["14"].total == pytest.approx(300)
+
+
+def test_merge_adds_counts(targets: Path, tmp_path: Path) -> None:
+    out = tmp_path / "merged.json"
+    run("targets", "merge", targets, targets, "-o", out)
+    assert TargetSet.load(out)["1650"].total == 2 * TargetSet.load(targets)["1650"].total
+
+
+def test_analyze_draws_every_figure(targets: Path, tmp_path: Path) -> None:
+    result = json.loads(run("analyze", targets, "--out", tmp_path / "figures", "--json"))
+    assert all(Path(file).stat().st_size > 1000 for file in result["files"])
+    assert len(result["files"]) == 8
+    assert result["pair"] == ["1650", "1850"]
+    assert {row["symbol"] for row in result["shift"][:2]} == {"u", "v"}
