@@ -84,3 +84,10 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     assert list(lines) == []
     assert "link" in lines.skipped[0].reason
     assert len(list(read_lines(tmp_path / "set", allow_outside=True))) == 1
+
+
+def test_sounds_are_read_like_images(tmp_path):
+    (tmp_path / "a.wav").write_bytes(b"RIFF")
+    assert [(line.id, line.audio) for line in read_lines(tmp_path)] == [("a", tmp_path / "a.wav")]
+    (tmp_path / "a.gt.txt").write_text("hello", encoding="utf-8")
+    assert [(line.text, line.audio) for line in read_lines(tmp_path)] == [("hello", tmp_path / "a.wav")]

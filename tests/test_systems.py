@@ -128,6 +128,13 @@ def test_two_references_for_a_line_and_repeated_lines_are_refused(tmp_path):
         read_systems(_write(tmp_path / "b.jsonl", "\n".join(map(json.dumps, [ROWS[0], ROWS[0]]))))
 
 
+def test_mixed_unicode_forms_are_noticed(tmp_path):
+    path = _write(tmp_path / "f.csv", "reference,hypothesis\ncaf\u00e9,cafe\u0301\n")
+    assert "nfc" in read_systems(path).unicode_note()
+    assert "hypothesis" in _run(path).stderr
+    assert _run(path, "--normalization", "nfc").stderr == ""
+
+
 def test_systems_are_tested_against_the_baseline(run):
     systems = read_systems(run)
     result = evaluate_systems(systems, "beam", groups=["page"], bootstrap=50, resamples=100)

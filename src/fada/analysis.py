@@ -98,12 +98,12 @@ def shift_pair(targets: TargetSet, before: str | None = None, after: str | None 
     wanted = {name for name in (before, after) if name is not None}
     for name in wanted:
         targets[name]  # refuses an unknown one
+    if before is not None and before == after:
+        raise FadaError(f"a shift from {before!r} to itself: name two different domains.")
     if len(names) < 2:
         return None
     apart = targets.distances("aligned_w2")
     pairs = [(i, j) for i, j in combinations(range(len(names)), 2) if wanted <= {names[i], names[j]}]
-    if not pairs:
-        raise FadaError(f"a shift from {before!r} to itself: name two different domains.")
     i, j = max(pairs, key=lambda pair: apart[pair])
     first, second = names[i], names[j]
     return (second, first) if before == second or after == first else (first, second)

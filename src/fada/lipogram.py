@@ -4,12 +4,15 @@ Four modes write from the same prompts:
 
 =============  =====================================================================================================
 ``plain``      the model alone
-``soft``       Eq. 2 with a target in which the forbidden characters have frequency zero (the paper's experiment)
+``soft``       Eq. 2 with a target in which the forbidden characters have frequency zero
 ``hard``       tokens with a forbidden character get no probability, words and texts are not broken off (`WholeWords`)
 ``soft+hard``  both
 =============  =====================================================================================================
 
-Only what the model writes is counted, never the prompt.
+Only what the model writes is counted, never the prompt. The distance is ``aligned_w2``: the sorted one does not know
+which character is which. By default the target tells only the forbidden characters apart and pools all others, so that
+their frequency is all that the guidance sees; a distribution over the whole alphabet (the paper's experiment) also
+pulls every other character towards its usual frequency.
 """
 
 import importlib.metadata
@@ -18,16 +21,19 @@ import math
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+
 from fada.errors import FadaError, missing_extra
 from fada.readability import distinct, flesch_reading_ease, words_of
-from fada.targets import CharDistribution
+from fada.targets import OTHER, CharDistribution
 from fada.text import TextNormalizer
+from fada.tokens import whole_characters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -87,21 +93,10 @@ DEVELOPMENT_TOPICS = (
 """Topics of our own, for estimating the model's distribution and for choosing weights: none of them is in `TOPICS`."""
 
 _PROMPT = """\
-In a lipogram, one or several letters of the alphabet are never used. Authors who accept this rule need imagination: \
-ordinary words that contain the letter are out of reach and other ways of saying things must be found. The more common \
-the letter, the harder it gets; English without the letter e is the classic example.
-
-TASK:
-Write a short story (150 words at most) about {topic}.
-It has to be a lipogram: the letter {letters} must not occur anywhere in the story.
-Read the task again before you begin, and explain afterwards how you did without the letter {letters}.
-
-FORMAT:
-Answer with JSON that is easy to read, in this form:
-{{
-    "Story": "<your story>"
-}}
-"""
+A lipogram is a text in which a certain letter is never used; its author has to find other words.
+TASK: Write a short story (150 words at most) about {topic}. The story is a lipogram: the letter {letters} must not \
+occur in it. Read the task twice, and explain afterwards how you did without the letter {letters}.
+FORMAT: Answer with JSON: {{"Story": "<your story>"}}"""
 _OPENING = '{"Story": "'
 _CLOSING_TOKEN = re.compile(r"[.!?…,]*\"[\s}`]*")
 
@@ -207,8 +202,20 @@ def _accented_latin_and_greek() -> tuple[str, ...]:
     return tuple(chr(c) for c in blocks if chr(c).islower() and len(unicodedata.normalize("NFD", chr(c))) > 1)
 
 
+def focused_target(rates: Mapping[str, float]) -> CharDistribution:
+    """A target that tells only some characters apart: their frequencies, and everything else in one cell.
+
+    ``focused_target({"e": 0.0})`` is for lipograms, ``focused_target({"e": 0.06})`` asks for half as many e as usual.
+    """
+    if not rates or sum(rates.values()) >= 1:
+        raise FadaError(f"rates {dict(rates)}: expected frequencies for some characters that sum to less than 1.")
+    symbols = sorted(rates)
+    frequencies = [rates[symbol] for symbol in symbols]
+    return CharDistribution((*symbols, OTHER), np.array([*frequencies, 1 - sum(frequencies)]))
+
+
 def lipogram_target(own: CharDistribution, forbidden: Iterable[str]) -> CharDistribution:
-    """The distribution with the forbidden characters at zero and the rest rescaled."""
+    """A whole distribution with the forbidden characters at zero and the rest rescaled."""
     present = [c for c in forbidden if own.frequency(c) > 0]
     if not present:
         raise FadaError(
@@ -245,14 +252,14 @@ class LipogramWriter:
 
     Args:
         model, tokenizer: a causal language model of transformers; see :func:`load_language_model`.
-        lam, scale: weights of Eq. 2 in the modes with guidance. The distance is ``aligned_w2``: the sorted one does not
-            know which character is which.
+        lam, scale, warmup: weights of Eq. 2 in the modes with guidance, see
+            :class:`~fada.decoding.generate.GuidedLogitsProcessor`.
         num_beams: beam size; 1 with ``sample=True`` is sampling.
         sample: draw tokens instead of searching for the best text; seeds matter only then.
         temperature, top_k: of sampling.
         max_new_tokens, min_new_tokens: length of a story in tokens.
-        chat: whether the prompt goes through the tokenizer's chat template and the answer starts as JSON. Models without
-            template need False: they continue the sentence "Here is a story about …".
+        chat: whether the prompt goes through the tokenizer's chat template and the answer starts as JSON. Models
+            without template need False: they continue the sentence "Here is a story about …".
     """
 
     def __init__(
@@ -261,7 +268,8 @@ class LipogramWriter:
         tokenizer: "PreTrainedTokenizerBase",
         *,
         lam: float = 0.5,
-        scale: float = 200.0,
+        scale: float = 100.0,
+        warmup: float = 100.0,
         num_beams: int = 4,
         sample: bool = False,
         temperature: float = 1.0,
@@ -274,15 +282,15 @@ class LipogramWriter:
 
         if chat and not getattr(tokenizer, "chat_template", None):
             raise FadaError(
-                f"the tokenizer of {model.config.name_or_path or type(model).__name__} has no chat template, so it does "
-                "not know instructions. Take an instruction-tuned model, or let it continue a sentence with --no-chat."
+                f"the tokenizer of {model.config.name_or_path or type(model).__name__} has no chat template, so it "
+                "does not know instructions. Take an instruction-tuned model, or let it continue a sentence with --no-chat."
             )
         if not 0 < min_new_tokens <= max_new_tokens:
             raise FadaError(
                 f"story length from {min_new_tokens} to {max_new_tokens} tokens: expected 0 < minimum <= maximum."
             )
         self.model, self.tokenizer, self.chat = model, tokenizer, chat
-        self.lam, self.scale = lam, scale
+        self.lam, self.scale, self.warmup = lam, scale, warmup
         self.num_beams, self.sample = (1, True) if sample else (num_beams, False)
         self.temperature, self.top_k = temperature, top_k
         self.max_new_tokens, self.min_new_tokens = max_new_tokens, min_new_tokens
@@ -322,7 +330,7 @@ class LipogramWriter:
             topics: what the stories are about.
             forbidden: the characters to avoid; see :func:`forbidden_characters`.
             mode: one of `MODES`.
-            target: distribution for the modes with guidance, forbidden characters at zero.
+            target: distribution for the modes with guidance; :func:`focused_target` with zeros if not given.
             seed: of the random numbers, for sampling.
             letters: the letters that the prompt names; all of `forbidden` if not given.
         """
@@ -335,11 +343,12 @@ class LipogramWriter:
         if not topics or not all(topic.strip() for topic in topics):
             raise FadaError("an empty topic: expected a few words for each story, such as 'a dog at the park'.")
         soft, hard = "soft" in mode, "hard" in mode
-        if soft and target is None:
-            raise FadaError(f"mode {mode!r} needs a target distribution: give one, or use mode 'hard'.")
         forbidden = frozenset(forbidden)
+        self._check_known(forbidden)
         if hard:
             self._check_possible(forbidden)
+        if target is None:
+            target = focused_target(dict.fromkeys(forbidden, 0.0))
         named = "".join(sorted(forbidden)) if letters is None else letters
         prompts = [self.tokenizer(self.prompt(t, named), add_special_tokens=not self.chat)["input_ids"] for t in topics]
         width = max(map(len, prompts))
@@ -356,12 +365,13 @@ class LipogramWriter:
         found = guided_generate(
             self.model,
             inputs,
-            target if target is not None else _any_target(),
+            target,
             lam,
             self.num_beams,
             tokenizer=self.tokenizer,
             distance="aligned_w2",
             scale=self.scale,
+            warmup=self.warmup,
             forbidden=forbidden if hard else (),
             logits_processor=[self._whole_words(forbidden, width)] if hard else [],
             max_new_tokens=self.max_new_tokens,
@@ -386,6 +396,15 @@ class LipogramWriter:
         constraint = Constraint(TextNormalizer(), forbidden)
         return WholeWords(self.table, constraint, self.end_tokens, prompt_length, self.max_new_tokens)
 
+    def _check_known(self, forbidden: frozenset[str]) -> None:
+        """Refuse letters that the model cannot write anyway: surely a mistake."""
+        known = set().union(*(whole_characters(piece).lower() for piece in self.table.pieces))
+        if not forbidden & known:
+            raise FadaError(
+                f"forbidden {', '.join(sorted(forbidden))}: no token of the model's vocabulary contains it, so there is "
+                "nothing to avoid. Expected a letter of a language that the model writes."
+            )
+
     def _check_possible(self, forbidden: frozenset[str]) -> None:
         """Refuse constraints that leave next to no words: a mask would then force gibberish."""
         texts = (piece.decode("utf-8", "replace").lower() for piece in self.table.pieces)
@@ -393,20 +412,14 @@ class LipogramWriter:
         left = sum(1 for word in words if not forbidden.intersection(word))
         if words and left < 0.05 * len(words):
             raise FadaError(
-                f"without {', '.join(sorted(forbidden))} only {left} of the {len(words)} words in the model's vocabulary "
-                "are left, too few to write with. Forbid fewer letters, or use mode 'soft'."
+                f"without {', '.join(sorted(forbidden))} only {left} of the {len(words)} words in the model's "
+                "vocabulary are left, too few to write with. Forbid fewer letters, or use mode 'soft'."
             )
 
     def own_distribution(self, topics: Sequence[str] = DEVELOPMENT_TOPICS, seed: int = 0) -> CharDistribution:
         """The characters of the model's plain stories about topics of our own; their prompt names a rare letter."""
         stories, _ = self.write(topics, frozenset("z"), "plain", seed=seed)
         return CharDistribution.from_texts(story.text for story in stories)
-
-
-@lru_cache(maxsize=1)
-def _any_target() -> CharDistribution:
-    """A stand-in where λ = 1 ignores the target."""
-    return CharDistribution.from_texts(["abcdefghijklmnopqrstuvwxyz "])
 
 
 def violating_words(text: str, forbidden: Iterable[str], normalizer: TextNormalizer | None = None) -> list[str]:

@@ -8,6 +8,7 @@ each), a table, or ALTO and PAGE files.
 import csv
 import json
 import os
+import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -63,6 +64,17 @@ class Systems:
         if name not in self.columns:
             raise FadaError(f"{self.source}: no column {name!r}, expected one of {', '.join([*self.columns, LENGTH])}.")
         return self.columns[name]
+
+    def unicode_note(self) -> str | None:
+        """A note if one side is composed (NFC) and the other is not: equal letters then count as errors."""
+        composed = {"references": _is_composed(self.references)}
+        composed |= {name: _is_composed(texts) for name, texts in self.systems.items()}
+        apart = [name for name, value in composed.items() if not value]
+        if not apart or len(apart) == len(composed):
+            return None
+        return (
+            f"not composed (NFC), unlike the rest: {', '.join(apart)}. Letters with marks may count as wrong: try nfc."
+        )
 
     def save(self, path: PathLike) -> None:
         """Write the long format of a run folder's ``predictions.parquet``."""
@@ -436,6 +448,10 @@ def _pick(
             f"Name it with --{role}-column."
         )
     return found
+
+
+def _is_composed(texts: Iterable[str]) -> bool:
+    return all(unicodedata.is_normalized("NFC", text) for text in texts)
 
 
 def _labels(values: Iterable[Any]) -> list[str | None]:

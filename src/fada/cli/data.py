@@ -23,6 +23,7 @@ class InputFormat(StrEnum):
     PAIRS = "pairs"
     MANIFEST = "manifest"
     IMAGES = "images"
+    AUDIO = "audio"
 
 
 class OutputFormat(StrEnum):
@@ -192,7 +193,11 @@ def published_command(
             {"name": one.name, "title": one.title, "licence": one.licence, "home": one.home, "citation": one.citation}
             for one in published.SETS.values()
         ]
-        print_rows(rows, title="published sets", output=chosen_format(as_json, as_csv))
+        if as_json or as_csv:
+            print_rows(rows, output=chosen_format(as_json, as_csv))
+            return
+        for row in rows:
+            typer.echo("\n  ".join([f"{row['name']}: {row['title']}", row["licence"], row["home"], row["citation"]]))
         return
     if destination is None:
         raise FadaError(f"{name}: say where to write it, with --to FOLDER.")

@@ -114,6 +114,8 @@ def evaluate(
         print_rows(readable(rows), first.describe())
         if not seeds:
             _print_details(result, lists, by)
+        if not normalization and (note := systems.unicode_note()):
+            typer.echo(note, err=True)
         if systems.left_out:
             typer.echo(f"{systems.left_out} lines left out: no reference, or not in every system.", err=True)
 

@@ -245,26 +245,29 @@ def _assignments(pairs: list[str], option: str) -> dict[str, float]:
     """``["e=0", "space=0.2"]`` as characters and numbers."""
     from fada.text import from_visible
 
-    return {
-        from_visible(character): _number(value, f"{option} {pair}", "a character and a number, as in e=0.5")
-        for pair in pairs
-        for character, _, value in [pair.rpartition("=")]
-    }
+    named = _numbers(pairs, "=", option, "a character and a number, as in e=0.5")
+    return {from_visible(name): number for name, number in named.items()}
 
 
 def _weights(mix: str) -> dict[str, float]:
     """``"13:0.7,14:0.3"`` as domains and weights."""
-    return {
-        domain.strip(): _number(value, f"--mix {mix}", "domains and weights, as in 13:0.7,14:0.3")
-        for part in mix.split(",")
-        for domain, _, value in [part.rpartition(":")]
-    }
+    return _numbers(mix.split(","), ":", "--mix", "domains and weights, as in 13:0.7,14:0.3")
 
 
-def _number(text: str, found: str, expected: str) -> float:
+def _numbers(pairs: list[str], separator: str, option: str, expected: str) -> dict[str, float]:
     from fada.errors import FadaError
 
-    try:
-        return float(text)
-    except ValueError:
-        raise FadaError(f"{found}: expected {expected}.") from None
+    numbers: dict[str, float] = {}
+    for pair in pairs:
+        # The last separator: the character may be one itself.
+        name, found, number = pair.rpartition(separator)
+        name = name.strip() or name
+        if name in numbers:
+            raise FadaError(f"{option}: {name!r} is given twice.")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            found = ""
+        if not (found and name):
+            raise FadaError(f"{option} {pair}: expected {expected}.")
+    return numbers

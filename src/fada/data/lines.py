@@ -270,9 +270,9 @@ def read_lines(
     Args:
         source: a parquet file, a folder of them (`train.parquet`, `validation.parquet`, `test.parquet`), a folder
             written by `datasets.save_to_disk`, a CSV, TSV or JSONL manifest, ALTO or PAGE files or a folder of them, a
-            folder of `line.png` + `line.gt.txt`, a folder of images; `hub:owner/name` for a data set on the Hugging
+            folder of `line.png` + `line.gt.txt`, images or sounds; `hub:owner/name` for a data set on the Hugging
             Face hub; `hpgt:folder`, `catmus`, `edacc` and so on for the published sets; or several of these.
-        format: `parquet`, `arrow`, `manifest`, `xml`, `pairs`, `images`; found out if not given.
+        format: `parquet`, `arrow`, `manifest`, `xml`, `pairs`, `images`, `audio`; found out if not given.
         split: read this split only.
         text_column, image_column, audio_column, domain_column, id_column: column names; the usual ones are recognised.
         domain: the domain of all lines.

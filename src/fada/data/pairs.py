@@ -66,8 +66,8 @@ def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
     return LineSet(read, str(source), expected=len(files))
 
 
-def open_images(source: Path, files: list[Path], options: Options) -> LineSet:
-    """Images without transcription, to be transcribed."""
+def open_media(source: Path, files: list[Path], options: Options) -> LineSet:
+    """Images or sounds without transcription, to be transcribed."""
     base = Base.of(source, options)
 
     def read(log: Log, with_media: bool) -> Iterator[Line]:

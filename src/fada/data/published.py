@@ -5,6 +5,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from fada.data import xml
@@ -145,11 +146,7 @@ def load(
     if source is None and about.hub is None:
         raise FadaError(f"{name} is not on the hub: clone {about.home} and give its folder, as {name}:FOLDER.")
     if not quiet:
-        from fada.progress import console
-
-        console.print(
-            f"{about.title}\nLicence: {about.licence}\nCitation: {about.citation}", highlight=False, markup=False
-        )
+        _show(name)
     if name == "hpgt" and source is not None and (archive := _archive(Path(source))):
         lines = _open_hpgt(Path(source), archive)
     else:
@@ -162,11 +159,25 @@ def load(
     filters = {
         column: chosen[column] if chosen[column] is not None else values for column, values in about.filters.items()
     }
-    lines = _filtered(lines, filters, about)
-    lines = with_splits(lines, group_of(about.group), resplit=resplit)
-    lines.name, lines.licence, lines.citation = name, about.licence, about.citation
+    licence, citation = _both(about.licence, lines.licence), _both(about.citation, lines.citation)
+    lines = with_splits(_filtered(lines, filters, about), group_of(about.group), resplit=resplit)
+    lines.name, lines.licence, lines.citation = name, licence, citation
     split = canonical_split(split)
     return lines if split is None else lines.only(split)
+
+
+@lru_cache
+def _show(name: str) -> None:
+    """Show licence and citation on standard error, once."""
+    from fada.progress import console
+
+    about = SETS[name]
+    console.print(f"{about.title}\nLicence: {about.licence}\nCitation: {about.citation}", highlight=False, markup=False)
+
+
+def _both(own: str, stored: str | None) -> str:
+    """What the set says of itself, and what its copy says if that is something else."""
+    return own if stored is None or stored in own or own in stored else f"{own}; {stored}"
 
 
 def _filtered(lines: LineSet, filters: Mapping[str, Sequence[str] | None], about: PublishedSet) -> LineSet:

@@ -387,7 +387,7 @@ def _open_one(source: str, options: Options) -> LineSet:
     if name in PUBLISHED and not path.exists():
         from fada.data import published
 
-        return published.load(name, rest or None, split=options.split, quiet=True)
+        return published.load(name, rest or None, split=options.split)
     if not path.exists():
         raise FadaError(
             f"{source}: no such file or folder. A data set on the Hugging Face hub is written hub:owner/name, "
@@ -407,7 +407,7 @@ def _open_one(source: str, options: Options) -> LineSet:
         found = ", ".join(f"{len(files)} {kind}" for kind, files in kinds.items()) or "none of them"
         raise FadaError(
             f"{source}: nothing to read{f' as {chosen}' if chosen else ''}. Expected parquet, arrow, CSV, TSV, JSONL, "
-            f"ALTO, PAGE, image + .gt.txt, or images; found {found}."
+            f"ALTO, PAGE, image + .gt.txt, images or sounds; found {found}."
         )
     openers = {
         "arrow": parquet.open_tables,
@@ -415,14 +415,15 @@ def _open_one(source: str, options: Options) -> LineSet:
         "xml": xml.open_xml,
         "pairs": pairs.open_pairs,
         "manifest": manifest.open_manifests,
-        "images": pairs.open_images,
+        "images": pairs.open_media,
+        "audio": pairs.open_media,
     }
     opened = openers[chosen](path, kinds[chosen], options)
     left = {kind: files for kind, files in kinds.items() if kind != chosen and not _belongs(kind, chosen)}
     return _noting(opened, left, chosen) if left else opened
 
 
-_FORMATS = ("arrow", "parquet", "xml", "pairs", "manifest", "images")
+_FORMATS = ("arrow", "parquet", "xml", "pairs", "manifest", "images", "audio")
 """In this order of preference where a folder has several."""
 
 
@@ -432,6 +433,8 @@ def _kind(file: Path) -> str | None:
         return "manifest"
     if suffix in IMAGE_SUFFIXES:
         return "images"
+    if suffix in AUDIO_SUFFIXES:
+        return "audio"
     if file.name.lower().endswith(".gt.txt"):
         return "pairs"
     return {".parquet": "parquet", ".arrow": "arrow", ".xml": "xml"}.get(suffix)
@@ -439,7 +442,7 @@ def _kind(file: Path) -> str | None:
 
 def _belongs(kind: str, chosen: str) -> bool:
     """Whether files of a kind are parts of the chosen ones: the images of pages, of pairs, of manifests."""
-    return kind == "images" and chosen in {"xml", "pairs", "manifest"}
+    return kind in {"images", "audio"} and chosen in {"xml", "pairs", "manifest"}
 
 
 def _noting(lines: LineSet, left: Mapping[str, list[Path]], chosen: str) -> LineSet:

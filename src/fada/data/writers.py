@@ -256,7 +256,8 @@ def _write_same(results: Iterable[Transcription], destination: Path, provenance:
         copy = destination if to_file else destination / file.resolve().relative_to(parent)
         if copy.resolve() == file.resolve():
             raise FadaError(f"{copy}: this is the original, which is never overwritten; choose another destination.")
-        tree = xml.parse(file.read_bytes(), str(file))
+        original = file.read_bytes()
+        tree = xml.parse(original, str(file))
         module = _module(tree.getroot())
         lines = xml.text_lines(tree.getroot())
         for index, result in texts.items():
@@ -265,7 +266,7 @@ def _write_same(results: Iterable[Transcription], destination: Path, provenance:
             module.set_text(lines[index], result)
         module.finish(tree, [lines[index] for index in texts])
         module.record(tree, provenance)
-        _write_bytes(copy, xml.serialize(tree))
+        _write_bytes(copy, xml.serialize(tree, original))
         written.append(copy)
     return written
 

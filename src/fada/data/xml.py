@@ -32,6 +32,7 @@ MAX_XML_BYTES = 64 * 2**20
 
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NOT_XML = re.compile("[^\\t\\n\\r\\u0020-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+_DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*\?>\s*")
 _PER_INCH = {"mm10": 254.0, "inch1200": 1200.0}
 _IMAGE_FOLDERS = ("", "..", "images", "img", "../images", "../img")
 
@@ -240,12 +241,19 @@ def in_reading_order(
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def serialize(tree: Tree) -> bytes:
-    """The document as it was declared: encoding, standalone, document type; comments around the root included."""
-    info = tree.docinfo
-    return etree.tostring(
-        tree, encoding=info.encoding or "UTF-8", xml_declaration=True, standalone=info.standalone, pretty_print=False
-    )
+def serialize(tree: Tree, original: bytes = b"") -> bytes:
+    """The document in its own encoding, with document type and what stands around the root.
+
+    Args:
+        original: the file it was parsed from, whose declaration and end are taken over as they are.
+    """
+    encoding = tree.docinfo.encoding or "UTF-8"
+    declaration = _DECLARATION.match(original)
+    if declaration is None and (not original or encoding.upper() != "UTF-8"):  # UTF-16 needs its mark before it
+        return etree.tostring(tree, encoding=encoding, xml_declaration=True) + b"\n" * (not original)
+    start = declaration[0] if declaration else b""
+    end = original[len(original.rstrip()) :]
+    return start + etree.tostring(tree, encoding=encoding, xml_declaration=False).rstrip() + end
 
 
 def xml_text(text: str) -> str:
@@ -261,6 +269,8 @@ def insert_after(sibling: Element, new: Element) -> None:
         before = sibling.getprevious()
         sibling.tail = parent.text if before is None else before.tail
     parent.insert(parent.index(sibling) + 1, new)
+    if "\n" in (parent.text or ""):
+        etree.indent(new, level=sum(1 for _ in new.iterancestors()))
     new.tail = following
 
 

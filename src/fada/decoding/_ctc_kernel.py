@@ -10,10 +10,11 @@ until the bound says that nothing better can follow.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 from fada.guidance import ALIGNED_W2, SORTED_W2, counted_distance, w2_value
 from fada.lm import Automaton, automaton_step
@@ -29,15 +30,18 @@ DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP = range(4)
 """How the search of a line ended."""
 
 _LOWEST = -1e300
-_BLOCK = 16
-"""Classes that are looked at together; arrays over classes are padded to a multiple."""
 
 
-class Line(NamedTuple):
-    """Log-probabilities of lines, one below the other; one of the two arrays is empty."""
+class Lines(NamedTuple):
+    """Log-probabilities of lines, where they lie in memory: no copy is made. Whoever calls keeps the arrays alive."""
 
-    float32: np.ndarray
-    float64: np.ndarray
+    address: np.ndarray
+    """(lines,) int64 of a C-contiguous (frames, classes) array."""
+    frames: np.ndarray
+    """(lines,) int64."""
+    is_float64: np.ndarray
+    """(lines,) bool; the others are float32."""
+    classes: int
 
 
 class Score(NamedTuple):
@@ -120,31 +124,48 @@ def _row_sum(row: np.ndarray) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan"})
-def _contributions(row: np.ndarray, lam: float, ceiling: np.ndarray, gain: np.ndarray, peak: np.ndarray) -> float:
-    """The most each class can add to a score, the highest of each block of classes, and of all. Runs in vectors."""
-    highest = _LOWEST
-    for b in range(peak.shape[0]):
-        top = _LOWEST
-        for c in range(b * _BLOCK, (b + 1) * _BLOCK):
-            x = lam * row[c] + ceiling[c]
-            gain[c] = x
-            top = max(top, x)
-        peak[b] = top
-        highest = max(highest, top)
-    return highest
+def _pointer_to(element: types.Type) -> Any:
+    @intrinsic
+    def pointer(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(element)(types.int64), generate
+
+    return pointer
+
+
+_float32_at = _pointer_to(types.float32)
+_float64_at = _pointer_to(types.float64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def first_unnormalized(lines: Line, offsets: np.ndarray, frame: np.ndarray) -> None:
+def first_unnormalized(lines: Lines, frame: np.ndarray) -> None:
     """For each line the first frame whose probabilities do not sum to 1 within 1 % (NaN does not), or -1."""
-    for i in range(offsets.shape[0] - 1):
+    for i in range(frame.shape[0]):
+        shape = (lines.frames[i], lines.classes)
+        wide = lines.is_float64[i]
+        narrow_rows = carray(_float32_at(lines.address[i]), shape)
+        wide_rows = carray(_float64_at(lines.address[i]), shape)
         frame[i] = -1
-        for t in range(offsets[i], offsets[i + 1]):
-            total = _row_sum(lines.float32[t]) if lines.float32.shape[0] > 0 else _row_sum(lines.float64[t])
+        for t in range(lines.frames[i]):
+            total = _row_sum(wide_rows[t]) if wide else _row_sum(narrow_rows[t])
             if not abs(total - 1.0) <= 0.01:
-                frame[i] = t - offsets[i]
+                frame[i] = t
                 break
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _contributions(
+    rows: np.ndarray, t: int, lam: float, ceiling: np.ndarray, threshold: float, gain: np.ndarray
+) -> int:
+    """The most each class can add to a score in frame `t`; returns how many reach `threshold`. Runs in vectors."""
+    count = 0
+    for c in range(ceiling.shape[0]):
+        x = lam * rows[t, c] + ceiling[c]
+        gain[c] = x
+        count += x >= threshold
+    return count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -247,8 +268,7 @@ def _undo(operations: np.ndarray, start: int, stop: int, counts: np.ndarray, at_
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def search_lines(
-    lines: Line,
-    offsets: np.ndarray,
+    lines: Lines,
     target_of: np.ndarray,
     blank: int,
     beam_size: int,
@@ -259,21 +279,18 @@ def search_lines(
     lm: Automaton,
     results: Results,
 ) -> None:
-    """Decode lines ``offsets[i]:offsets[i + 1]`` of `lines`, each with its own target.
+    """Decode lines, each with its own target.
 
     Args:
-        lines: (frames, V) log-probabilities.
-        offsets: (lines + 1,) int64.
         target_of: (lines,) int64 row of the target in `score`.
         depth: highest count of one character that there is room for.
         results: written.
     """
     K = beam_size
-    wide = lines.float64.shape[0] > 0
-    V = lines.float64.shape[1] if wide else lines.float32.shape[1]
+    V = lines.classes
     most_frames = 0
-    for i in range(offsets.shape[0] - 1):
-        most_frames = max(most_frames, offsets[i + 1] - offsets[i])
+    for i in range(target_of.shape[0]):
+        most_frames = max(most_frames, lines.frames[i])
 
     shift = 1
     while (1 << shift) < V:
@@ -281,13 +298,17 @@ def search_lines(
     mask = (1 << shift) - 1
 
     lam = score.lam
+    lm_weight = score.lm_weight
+    cell_weight = score.cell_weight
+    most_added = score.most_added
+    table_cell, reset, joins, table_irregular, step_keys, step_programs, starts, operations, next_state, refused = table
     mu = score.distance_weight
     guided = mu > 0.0
     incremental = score.kind <= ALIGNED_W2
     kind = score.kind
-    uses_lm = score.lm_weight != 0.0
+    uses_lm = lm_weight != 0.0
     tracks = guided or score.tracks_text
-    has_general = tracks and table.starts.shape[0] > 1
+    has_general = tracks and starts.shape[0] > 1
     n = score.reference.shape[1]
     components = lm.start.shape[0]
 
@@ -330,11 +351,10 @@ def search_lines(
 
     heap_score = np.empty(K)
     heap_key = np.empty(K, np.int64)
-    blocks = (V + _BLOCK - 1) // _BLOCK
-    row = np.zeros(blocks * _BLOCK)
-    gain = np.empty(blocks * _BLOCK)
-    ceiling = np.full(blocks * _BLOCK, -np.inf)
-    peak = np.empty(blocks)
+    gain = np.empty(V)
+    ceiling = np.empty(V)
+    slack = np.empty(V)
+    candidates = np.empty(V + 1, np.int32)
     best_gain = np.empty(V)
     best_class = np.empty(V, np.int32)
     probability = np.empty(V)
@@ -342,11 +362,11 @@ def search_lines(
     reached = np.zeros(components, np.int32)
 
     # -- how much one more symbol can lower a W2 distance, by the number of characters so far
-    longest = most_frames * score.most_added + 2
+    longest = most_frames * most_added + 2
     inverse = np.empty(longest + 1)
     largest_drop = np.zeros(longest + 1)
     radius = math.sqrt(2.0 / n) if incremental else math.inf
-    added, removed = score.most_added, score.most_removed
+    added, removed = most_added, score.most_removed
     inverse[0] = 0.0
     largest_drop[0] = radius
     for i in range(1, longest + 1):
@@ -355,14 +375,17 @@ def search_lines(
         largest_drop[i] = radius * moved
 
     n_unknown = 0
-    for line in range(offsets.shape[0] - 1):
-        first_frame = offsets[line]
-        T = offsets[line + 1] - first_frame
+    for line in range(target_of.shape[0]):
+        T = lines.frames[line]
+        wide = lines.is_float64[line]
+        narrow_rows = carray(_float32_at(lines.address[line]), (T, V))
+        wide_rows = carray(_float64_at(lines.address[line]), (T, V))
         g = target_of[line]
         reference = score.reference[g]
         weights = score.class_weight[g]
         for c in range(V):
             ceiling[c] = score.class_ceiling[g, c]
+            slack[c] = ceiling[c] - weights[c]
         q_squares = 0.0
         for i in range(n):
             q_squares += reference[i] * reference[i]
@@ -408,16 +431,8 @@ def search_lines(
         status = DONE
 
         for t in range(T):
-            if wide:
-                for c in range(V):
-                    row[c] = lines.float64[first_frame + t, c]
-            else:
-                for c in range(V):
-                    row[c] = lines.float32[first_frame + t, c]
-            highest_gain = _contributions(row, lam, ceiling, gain, peak)
-
             # -- the hypotheses as they are: a blank, or the last label again, or their parent's extension
-            blank_probability = math.exp(row[blank])
+            blank_probability = math.exp(wide_rows[t, blank] if wide else narrow_rows[t, blank])
             for a in range(n_active):
                 s = active[a]
                 new_blank[s] = total[s] * blank_probability
@@ -425,7 +440,7 @@ def search_lines(
                 if c >= 0:
                     if computed_at[c] != t:
                         computed_at[c] = t
-                        probability[c] = math.exp(row[c])
+                        probability[c] = math.exp(wide_rows[t, c] if wide else narrow_rows[t, c])
                     new_label[s] = p_label[s] * probability[c]
                 else:
                     new_label[s] = 0.0
@@ -462,27 +477,28 @@ def search_lines(
                     lowest_score = min(lowest_score, value)
                     largest = max(largest, mass)
             full = size == K
-            found = 0
-            if not full or highest_gain >= lowest_score - best_base:
-                for i in range((size >> 1) - 1, -1, -1):
-                    _sift_down(heap_score, heap_key, i, size)
 
-                # -- classes that can matter, in falling order of what they contribute at most
-                threshold = lowest_score - best_base if full else _LOWEST
-                for b in range(blocks):
-                    if peak[b] < threshold:
-                        continue
-                    for c in range(b * _BLOCK, (b + 1) * _BLOCK):
-                        x = gain[c]
-                        if x >= threshold and x > _LOWEST:
-                            i = found
-                            while i > 0 and best_gain[i - 1] < x:
-                                best_gain[i] = best_gain[i - 1]
-                                best_class[i] = best_class[i - 1]
-                                i -= 1
-                            best_gain[i] = x
-                            best_class[i] = c
-                            found += 1
+            # -- classes that can matter, in falling order of what they contribute at most
+            threshold = lowest_score - best_base if full else _LOWEST
+            if wide:
+                found = _contributions(wide_rows, t, lam, ceiling, threshold, gain)
+            else:
+                found = _contributions(narrow_rows, t, lam, ceiling, threshold, gain)
+            if found > 0:
+                found = 0
+                for c in range(V):
+                    candidates[found] = c
+                    found += gain[c] >= threshold
+                for j in range(found):
+                    c = candidates[j]
+                    x = gain[c]
+                    i = j
+                    while i > 0 and best_gain[i - 1] < x:
+                        best_gain[i] = best_gain[i - 1]
+                        best_class[i] = best_class[i - 1]
+                        i -= 1
+                    best_gain[i] = x
+                    best_class[i] = c
 
             # -- extensions
             if found == 0 and full:
@@ -501,6 +517,8 @@ def search_lines(
                     total[s] = p_blank[s] + p_label[s]
                     log_total[s] = new_log[s] - log_largest
                 continue
+            for i in range((size >> 1) - 1, -1, -1):
+                _sift_down(heap_score, heap_key, i, size)
             if found > 0:
                 for a in range(n_active):
                     s = active[a]
@@ -520,42 +538,42 @@ def search_lines(
                         two = one * one / n
                         one = -2.0 * one / n
                         constant = squares[s] * two + products[s] * one + q_squares / n
-                    irregular = has_general and table.irregular[tail[s]]
+                    irregular = has_general and table_irregular[tail[s]]
                     for i in range(found):
                         if full and bound + best_gain[i] < heap_score[0]:
                             break
                         c = best_class[i]
                         if has_child[s, c]:
                             continue
-                        value = base + lam * row[c] + weights[c]
+                        value = base + best_gain[i] - slack[c]
                         if c == last[s]:
                             if p_blank[s] <= 0.0:
                                 continue
                             value += lam * (math.log(p_blank[s]) - log_total[s])
                         if tracks:
-                            cell = table.cell[c]
+                            cell = table_cell[c]
                             if irregular or cell == GENERAL:
-                                state = tail[s] if irregular or table.joins[c] else 0
-                                program = _find_program(table.keys, table.programs, np.int64(state) * V + c)
+                                state = tail[s] if irregular or joins[c] else 0
+                                program = _find_program(step_keys, step_programs, np.int64(state) * V + c)
                                 if program < 0:
                                     status = UNKNOWN_STEP
                                     if n_unknown + 1 < results.unknown.shape[0]:
                                         n_unknown += 1
                                         results.unknown[n_unknown] = np.int64(state) * V + c
                                     continue
-                                if table.refused[program]:
+                                if refused[program]:
                                     continue
-                                begin = table.starts[program]
-                                end = table.starts[program + 1]
+                                begin = starts[program]
+                                end = starts[program + 1]
                                 for j in range(begin, end):
-                                    x = table.operations[j]
-                                    value += score.cell_weight[g, x - 1] if x > 0 else -score.cell_weight[g, -x - 1]
+                                    x = operations[j]
+                                    value += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
                                 if guided:
                                     new_length = length[s]
                                     for j in range(begin, end):
-                                        new_length += 1 if table.operations[j] > 0 else -1
+                                        new_length += 1 if operations[j] > 0 else -1
                                     _, new_squares, new_products = _run(
-                                        table.operations,
+                                        operations,
                                         begin,
                                         end,
                                         kind,
@@ -570,7 +588,7 @@ def search_lines(
                                         value -= mu * w2_value(new_squares, new_products, new_length, q_squares, n)
                                     else:
                                         value -= mu * counted_distance(kind, counts[s], new_length, reference)
-                                    _undo(table.operations, begin, end, counts[s], at_most[s])
+                                    _undo(operations, begin, end, counts[s], at_most[s])
                             elif guided:
                                 if cell < 0:
                                     value -= mu * distance[s]
@@ -585,7 +603,7 @@ def search_lines(
                                     value -= mu * counted_distance(kind, counts[s], length[s] + 1, reference)
                                     counts[s, cell] -= 1
                         if uses_lm:
-                            value += score.lm_weight * automaton_step(lm, lm_state[s], c, reached)
+                            value += lm_weight * automaton_step(lm, lm_state[s], c, reached)
                         key = (np.int64(s) << shift) | c
                         if not full:
                             _push(heap_score, heap_key, size, value, key)
@@ -620,11 +638,13 @@ def search_lines(
                 upcoming[i] = d
                 if computed_at[c] != t:
                     computed_at[c] = t
-                    probability[c] = math.exp(row[c])
+                    probability[c] = math.exp(wide_rows[t, c] if wide else narrow_rows[t, c])
                 repeated = c == last[s]
                 new_blank[d] = 0.0
                 new_label[d] = (p_blank[s] if repeated else total[s]) * probability[c]
-                new_log[d] = (math.log(p_blank[s]) if repeated else log_total[s]) + row[c]
+                new_log[d] = (math.log(p_blank[s]) if repeated else log_total[s]) + (
+                    wide_rows[t, c] if wide else narrow_rows[t, c]
+                )
                 largest = max(largest, new_label[d])
                 last[d] = c
                 extra[d] = extra[s] + weights[c]
@@ -644,26 +664,26 @@ def search_lines(
                 if uses_lm:
                     step = automaton_step(lm, lm_state[s], c, reached)
                     lm_total[d] = lm_total[s] + step
-                    extra[d] += score.lm_weight * step
+                    extra[d] += lm_weight * step
                     for m in range(components):
                         lm_state[d, m] = reached[m]
                 if tracks:
-                    cell = table.cell[c]
-                    irregular = has_general and table.irregular[tail[s]]
+                    cell = table_cell[c]
+                    irregular = has_general and table_irregular[tail[s]]
                     general = irregular or cell == GENERAL
-                    tail[d] = tail[s] if table.reset[c] == KEEP else table.reset[c]
+                    tail[d] = tail[s] if reset[c] == KEEP else reset[c]
                     begin = 0
                     end = 0
                     new_length = length[s]
                     if general:
-                        state = tail[s] if irregular or table.joins[c] else 0
-                        program = _find_program(table.keys, table.programs, np.int64(state) * V + c)
-                        begin = table.starts[program]
-                        end = table.starts[program + 1]
-                        tail[d] = table.next_state[program]
+                        state = tail[s] if irregular or joins[c] else 0
+                        program = _find_program(step_keys, step_programs, np.int64(state) * V + c)
+                        begin = starts[program]
+                        end = starts[program + 1]
+                        tail[d] = next_state[program]
                         for j in range(begin, end):
-                            x = table.operations[j]
-                            extra[d] += score.cell_weight[g, x - 1] if x > 0 else -score.cell_weight[g, -x - 1]
+                            x = operations[j]
+                            extra[d] += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
                             new_length += 1 if x > 0 else -1
                     elif cell >= 0:
                         new_length += 1
@@ -676,7 +696,7 @@ def search_lines(
                             at_most[d, j] = at_most[s, j]
                         if general:
                             top, squares[d], products[d] = _run(
-                                table.operations,
+                                operations,
                                 begin,
                                 end,
                                 kind,
@@ -702,7 +722,7 @@ def search_lines(
                             squares[d] = squares[s]
                             products[d] = products[s]
                         highest[d] = top
-                        if top + score.most_added + 1 >= depth:
+                        if top + most_added + 1 >= depth:
                             status = TOO_DEEP
                         if incremental:
                             distance[d] = w2_value(squares[d], products[d], new_length, q_squares, n)

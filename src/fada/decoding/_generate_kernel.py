@@ -20,6 +20,11 @@ from fada.guidance import (
 
 
 @njit(cache=True, nogil=True)
+def _grown(length: int, warmup: float) -> float:
+    return length / (length + warmup) if warmup > 0.0 else 1.0
+
+
+@njit(cache=True, nogil=True)
 def guide_rows(
     log_probs: np.ndarray,  # (rows, vocabulary) float32
     out: np.ndarray,  # (rows, vocabulary) float32, filled here
@@ -41,9 +46,12 @@ def guide_rows(
     kind: int,
     lam: float,
     weight: float,
+    warmup: float,  # the distance of a text of L characters counts L / (L + warmup)
     keep: int,  # this many best tokens of each row get their exact value; 0: all
 ) -> None:
-    r"""Fill ``out`` with λ·log p(v) - w·(d(h+v) - d(h)) for each row `h` and token `v`, w = (1-λ)·scale.
+    r"""Fill ``out`` with λ·log p(v) - w·(D(h+v) - D(h)) for each row `h` and token `v`.
+
+    w = (1-λ)·scale and D(h) = d(h)·L/(L + warmup) for a text of L characters; the paper's Eq. 2 is warmup = 0.
 
     Adding `m` characters to `L` moves the frequencies by at most √2·m/(L+m), and W2 by 1/√n of that; this gives each
     token a lower and an upper bound. A token whose upper bound is below the `keep`-th best lower bound is a certain
@@ -90,20 +98,24 @@ def guide_rows(
             current = w2_value(squares, products, length, q_squares, n)
         else:
             current = counted_distance(kind, count, length, reference)
+        current *= _grown(length, warmup)
         before = current if started[r] else 0.0
 
+        unscaled = w2_value(squares, products, length, q_squares, n) if kind <= ALIGNED_W2 else 0.0
+        closest = worst = least_worst = current
         for m in range(longest + 1):
             if m == 0:
                 nearest[m] = farthest[m] = current
             elif kind <= ALIGNED_W2:
                 reach = math.sqrt(2.0 / n) * m / (length + m)
-                nearest[m] = max(current - reach, 0.0)
-                farthest[m] = current + reach
+                nearest[m] = max(unscaled - reach, 0.0) * _grown(length + m, warmup)
+                farthest[m] = (unscaled + reach) * _grown(length + m, warmup)
             else:
                 nearest[m] = 0.0
                 farthest[m] = 1.0 if kind == JS else (-math.log(KL_EPSILON) + 1.0 if kind == KL else float(n))
-        closest = nearest[longest]
-        worst = max(farthest[longest], current)
+            closest = min(closest, nearest[m])
+            worst = max(worst, farthest[m])
+            least_worst = min(least_worst, farthest[m])
         floor = weight * (worst - before)
 
         befores[r] = before
@@ -115,7 +127,7 @@ def guide_rows(
         threshold = -np.inf
         if keep > 0:
             filled = 0
-            least_loss = weight * current if kind <= ALIGNED_W2 else 0.0
+            least_loss = weight * least_worst
             cut = -np.inf  # below this log-probability not even the smallest loss reaches the heap
             for v in range(vocabulary):
                 if row_log_probs[v] <= cut:
@@ -185,6 +197,7 @@ def guide_rows(
                 distance = w2_value(new_squares, new_products, length + m, q_squares, n)
             else:
                 distance = counted_distance(kind, count, length + m, reference)
+            distance *= _grown(length + m, warmup)
             for x in range(start - extra, end):
                 cell = cells[x] if x >= start else prefixes[r, which, x - start + extra]
                 remove_character(count, at_most, cell)

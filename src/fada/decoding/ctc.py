@@ -206,7 +206,7 @@ class CTCBeamDecoder:
         jobs = []
         threads = min(self.threads or _available_cores(), len(lines))
         chunk = max(1, min(_CHUNK, -(-len(lines) // max(1, 4 * threads))))
-        for plan, members in self._grouped(lines, targets, lms):
+        for plan, members in self._grouped(targets, lms):
             jobs += [(plan, members[i : i + chunk]) for i in range(0, len(members), chunk)]
 
         def run(job: tuple[_Plan, list[int]]) -> None:
@@ -289,15 +289,14 @@ class CTCBeamDecoder:
 
     def _grouped(
         self,
-        lines: Sequence[np.ndarray],
         targets: Sequence[CharDistribution | None],
         lms: Sequence[CharNgram | None],
     ) -> "list[tuple[_Plan, list[int]]]":
-        """Lines that one compiled call can decode: one step table, one language model, one float type."""
+        """Lines that one compiled call can decode: one step table and one language model."""
         groups: dict[Any, list[int]] = {}
-        for i, (line, target, lm) in enumerate(zip(lines, targets, lms, strict=True)):
+        for i, (target, lm) in enumerate(zip(targets, lms, strict=True)):
             table = None if target is None else id(self._row(target).table)
-            groups.setdefault((table, id(lm) if self.lm_weight else None, line.dtype), []).append(i)
+            groups.setdefault((table, id(lm) if self.lm_weight else None), []).append(i)
         plans = []
         for members in groups.values():
             unique = {id(targets[i]): targets[i] for i in members}
@@ -374,18 +373,14 @@ class _Plan:
         self, lines: list[np.ndarray], members: list[int], targets: list[CharDistribution | None], nbest: int
     ) -> list[list[Hypothesis]]:
         """Decode some lines; `members` are their numbers in the batch."""
-        lengths = [len(line) for line in lines]
-        offsets = np.zeros(len(lines) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        flat = lines[0] if len(lines) == 1 else np.concatenate(lines)
-        stacked = _stacked(flat)
+        where = _addresses(lines)
         frame = np.empty(len(lines), np.int64)
-        kernel.first_unnormalized(stacked, offsets, frame)
+        kernel.first_unnormalized(where, frame)
         if frame.max(initial=-1) >= 0:
             lines = [_normalized(line, i) if f >= 0 else line for line, i, f in zip(lines, members, frame, strict=True)]
-            stacked = _stacked(np.concatenate(lines))
+            where = _addresses(lines)
         target_of = np.array([self.position[id(target)] for target in targets], np.int64)
-        most = max(lengths)
+        most = int(where.frames.max())
         results = kernel.Results(
             labels=np.empty((len(lines), nbest, most), np.int32),
             lengths=np.empty((len(lines), nbest), np.int32),
@@ -397,8 +392,7 @@ class _Plan:
         while True:
             arrays, score = self.arrays, self.score
             kernel.search_lines(
-                stacked,
-                offsets,
+                where,
                 target_of,
                 self.decoder.blank,
                 self.decoder.beam_size,
@@ -474,9 +468,13 @@ def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _stacked(flat: np.ndarray) -> kernel.Line:
-    none = np.empty((0, flat.shape[1]), np.float64 if flat.dtype == np.float32 else np.float32)
-    return kernel.Line(flat, none) if flat.dtype == np.float32 else kernel.Line(none, flat)
+def _addresses(lines: Sequence[np.ndarray]) -> kernel.Lines:
+    return kernel.Lines(
+        address=np.array([line.__array_interface__["data"][0] for line in lines], np.int64),
+        frames=np.array([len(line) for line in lines], np.int64),
+        is_float64=np.array([line.dtype == np.float64 for line in lines]),
+        classes=lines[0].shape[1],
+    )
 
 
 def _normalized(line: np.ndarray, number: int) -> np.ndarray:
@@ -518,5 +516,4 @@ def _compile_once() -> None:
         message = "preparing the decoder (compiled once, then cached) …"
         with console.status(message) if console.is_terminal else nullcontext():
             tiny = CTCBeamDecoder(["", "a"], threads=1)
-            for dtype in (np.float32, np.float64):
-                tiny.decode(np.log(np.full((1, 2), 0.5, dtype)))
+            tiny.decode(np.log(np.full((1, 2), 0.5)))

@@ -9,6 +9,7 @@ with d = 0 before the first token, so that the sum telescopes to λ · log P - (
 exactly, at every step and for the final ranking.
 """
 
+import math
 import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from fada.decoding._generate_kernel import guide_rows
 from fada.errors import FadaError
-from fada.guidance import Guidance
+from fada.guidance import Guidance, check_weight
 from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 from fada.tokens import TokenTable, complete_text
@@ -37,7 +38,9 @@ _ANY_COMPOSED = "\U0010ffff"
 
 @dataclass(frozen=True)
 class GuidedText:
-    """One generated text with the parts of its score: ``score == lam * log_prob - (1 - lam) * scale * distance``.
+    """One generated text with the parts of its score.
+
+    ``score == lam * log_prob - (1 - lam) * scale * distance`` (with a warm-up, the distance times L / (L + warmup)).
 
     Attributes:
         text: the generated text, without prompt, special tokens, leading spaces and an incomplete last character.
@@ -293,6 +296,10 @@ class GuidedLogitsProcessor(LogitsProcessor):
         lam: λ between 0 and 1.
         distance: ``sorted_w2`` (Eq. 1) or ``aligned_w2``; ``js``, ``kl`` and ``w1`` are possible and slower.
         scale: factor of the distance, 1 in the paper.
+        warmup: characters over which the guidance sets in: the distance of a text of L characters counts
+            L / (L + warmup). 0 is the paper. The frequencies of the first few characters of a text are necessarily far
+            from any target, so that in open-ended generation with a large scale they would be chosen by their letters
+            alone; a few dozen characters mend that.
         prompt_length: columns of ``input_ids`` before the first generated token. With 0, a first column of special
             tokens (the start token of encoder-decoder models) counts as prompt.
         keep: how many of the best tokens of each row must be exact; the rest gets a lower bound of its value, which
@@ -311,6 +318,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         scale: float = 1.0,
         prompt_length: int = 0,
         keep: int | None = None,
+        warmup: float = 0.0,
         forbidden: Iterable[str] = (),
         allowed: Iterable[str] | None = None,
     ):
@@ -328,6 +336,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
             raise FadaError(f"keep is {keep}, expected at least 1, or None for all tokens.")
         self.prompt_length = prompt_length
         self.keep = keep
+        check_weight("warmup", warmup, 0, math.inf)
+        self.warmup = warmup
         self._table = token_table(tokenizer)
         only = None if allowed is None else frozenset(allowed)
         guidance = Guidance(
@@ -346,6 +356,13 @@ class GuidedLogitsProcessor(LogitsProcessor):
     def guidance_of(self, item: int) -> Guidance:
         """The guidance of one input of the batch."""
         return self.guidances[item if len(self.guidances) > 1 else 0]
+
+    def penalty(self, text: str, item: int = 0) -> float:
+        """What the score of `text` loses by its distance: (1 - λ) · scale · distance · L / (L + warmup)."""
+        guidance = self.guidance_of(item)
+        length = len(guidance.target.normalizer(text))
+        grown = length / (length + self.warmup) if self.warmup else 1.0
+        return guidance.weight * guidance.distance_of(text) * grown
 
     def set_begin_index(self, begin_index: int) -> None:
         """Where the generated text starts; Whisper calls this for every window."""
@@ -416,6 +433,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
             g.kind,
             g.lam,
             g.weight,
+            self.warmup,
             0 if self.keep is None else min(self.keep, log_probs.shape[1]),
         )
         for r, row in enumerate(rows):
@@ -423,7 +441,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
             if self._constrained:
                 self._constraint.apply(row, out[r], tokens)
             if len(tokens):
-                self._read_in_context(row, per_row[r], befores[r], tokens, log_probs[r], out[r], thresholds[r])
+                self._read_in_context(
+                    row, r * len(self.guidances) // len(rows), befores[r], tokens, log_probs[r], out[r], thresholds[r]
+                )
 
     def _prefixes(self, rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
         """What the next token brings into the count besides its own characters, without and with a leading space.
@@ -455,7 +475,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
     def _read_in_context(
         self,
         row: Row,
-        guidance: Guidance,
+        item: int,
         before: float,
         tokens: np.ndarray,
         log_probs: np.ndarray,
@@ -463,10 +483,11 @@ class GuidedLogitsProcessor(LogitsProcessor):
         threshold: float,
     ) -> None:
         """Score the tokens whose characters only the text can tell, unless their bound rules them out."""
-        best_possible = guidance.lam * log_probs[tokens] + guidance.weight * before
+        lam, paid = self.guidance.lam, self.guidance.weight * before
+        best_possible = lam * log_probs[tokens] + paid
         for token in tokens[(best_possible >= threshold) & np.isfinite(out[tokens])]:
             text, _ = self.vocabulary.text_of(row.data + self.vocabulary.table.pieces[token])
-            out[token] = guidance.lam * log_probs[token] - guidance.weight * (guidance.distance_of(text) - before)
+            out[token] = lam * log_probs[token] - self.penalty(text, item) + paid
 
 
 @dataclass
@@ -505,6 +526,7 @@ def guided_generate(
     tokenizer: Any,
     distance: str = "sorted_w2",
     scale: float = 1.0,
+    warmup: float = 0.0,
     forbidden: Iterable[str] = (),
     allowed: Iterable[str] | None = None,
     nbest: int = 1,
@@ -522,7 +544,7 @@ def guided_generate(
         lam: λ, above 0 up to 1.
         num_beams: beam size; 1 is greedy, or plain sampling with ``do_sample=True``.
         tokenizer: the tokenizer, or a processor that holds it.
-        distance, scale, forbidden, allowed: see :class:`GuidedLogitsProcessor`.
+        distance, scale, warmup, forbidden, allowed: see :class:`GuidedLogitsProcessor`.
         nbest: hypotheses returned for each input, at most `num_beams` (with sampling: as many samples).
         logits_processor: further processors. They come before the guidance, which must see what they rule out.
         stopwatch: adds up the time spent in the guidance and the further processors.
@@ -547,6 +569,7 @@ def guided_generate(
         scale=scale,
         prompt_length=prompt_length,
         keep=_needed_tokens(model, num_beams, len(end_tokens), settings),
+        warmup=warmup,
         forbidden=forbidden,
         allowed=allowed,
     )
@@ -554,8 +577,7 @@ def guided_generate(
     with torch.inference_mode():
         output = model.generate(**encoded, logits_processor=processors, **settings)
     if isinstance(output, Mapping) and "segments" in output:
-        recordings = enumerate(output["segments"])
-        return [_windows(segments, guide, guide.guidance_of(i), end_tokens) for i, segments in recordings]
+        return [_windows(segments, guide, i, end_tokens) for i, segments in enumerate(output["segments"])]
     return _hypotheses(output, guide.prompt_length, guide, nbest, end_tokens)
 
 
@@ -653,16 +675,17 @@ def _generated(sequence: Sequence[int], end_tokens: Sequence[int]) -> tuple[int,
 
 
 def _scored(
-    tokens: tuple[int, ...], guide: GuidedLogitsProcessor, guidance: Guidance, beam_score: Any, logits: Any
+    tokens: tuple[int, ...], guide: GuidedLogitsProcessor, item: int, beam_score: Any, logits: Any
 ) -> GuidedText:
     text, _ = guide.vocabulary.text_of(guide.vocabulary.table.join(tokens))
-    distance = guidance.distance_of(text)
+    guidance = guide.guidance_of(item)
+    distance, penalty = guidance.distance_of(text), guide.penalty(text, item)
     if beam_score is not None:
         score = float(beam_score)
-        return GuidedText(text, score, (score + guidance.weight * distance) / guidance.lam, distance, tokens)
+        return GuidedText(text, score, (score + penalty) / guidance.lam, distance, tokens)
     steps = zip(tokens, logits, strict=False)
     log_prob = sum(float(torch.log_softmax(step.float(), -1)[token]) for token, step in steps)
-    return GuidedText(text, guidance.lam * log_prob - guidance.weight * distance, log_prob, distance, tokens)
+    return GuidedText(text, guidance.lam * log_prob - penalty, log_prob, distance, tokens)
 
 
 def _hypotheses(
@@ -674,12 +697,12 @@ def _hypotheses(
         tokens = _generated(sequence[begin:], end_tokens)
         logits = None if beam_scores is not None else [step[i] for step in output.logits]
         beam_score = None if beam_scores is None else beam_scores[i]
-        found.append(_scored(tokens, guide, guide.guidance_of(i // nbest), beam_score, logits))
+        found.append(_scored(tokens, guide, i // nbest, beam_score, logits))
     return [found[i : i + nbest] for i in range(0, len(found), nbest)]
 
 
 def _windows(
-    segments: Sequence[Mapping[str, Any]], guide: GuidedLogitsProcessor, guidance: Guidance, end_tokens: Sequence[int]
+    segments: Sequence[Mapping[str, Any]], guide: GuidedLogitsProcessor, item: int, end_tokens: Sequence[int]
 ) -> list[GuidedText]:
     """One entry for each window of a long recording: the text that Whisper keeps of it, and the window's score."""
     windows: dict[int, list[Mapping[str, Any]]] = {}
@@ -690,7 +713,7 @@ def _windows(
         result = kept[0]["result"]
         begin = min(segment["idxs"][0] for segment in kept)
         tokens = _generated(result["sequences"].tolist()[begin:], end_tokens)
-        whole = _scored(tokens, guide, guidance, result.get("sequences_scores"), result.get("logits"))
+        whole = _scored(tokens, guide, item, result.get("sequences_scores"), result.get("logits"))
         kept_tokens = [token for segment in kept for token in segment["tokens"].tolist()]
         text, _ = guide.vocabulary.text_of(guide.vocabulary.table.join(kept_tokens))
         found.append(replace(whole, text=text))
