@@ -77,5 +77,5 @@ def test_the_recipes_are_valid(path):
 def test_a_recipe_with_an_unknown_key_is_refused(tmp_path):
     file = tmp_path / "row.yaml"
     file.write_text("titel: x\n", encoding="utf-8")
-    with pytest.raises(FadaError, match="row.yaml"):
+    with pytest.raises(FadaError, match=r"row\.yaml"):
         Recipe.load(file)

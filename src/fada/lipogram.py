@@ -38,6 +38,8 @@ from fada.tokens import whole_characters
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from fada.decoding.generate import GuidedText
+
 Mode = Literal["plain", "soft", "hard", "soft+hard"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -283,7 +285,8 @@ class LipogramWriter:
         if chat and not getattr(tokenizer, "chat_template", None):
             raise FadaError(
                 f"the tokenizer of {model.config.name_or_path or type(model).__name__} has no chat template, so it "
-                "does not know instructions. Take an instruction-tuned model, or let it continue a sentence with --no-chat."
+                "does not know instructions. Take an instruction-tuned model, or let it continue a sentence with "
+                "--no-chat."
             )
         if not 0 < min_new_tokens <= max_new_tokens:
             raise FadaError(
@@ -401,8 +404,8 @@ class LipogramWriter:
         known = set().union(*(whole_characters(piece).lower() for piece in self.table.pieces))
         if not forbidden & known:
             raise FadaError(
-                f"forbidden {', '.join(sorted(forbidden))}: no token of the model's vocabulary contains it, so there is "
-                "nothing to avoid. Expected a letter of a language that the model writes."
+                f"forbidden {', '.join(sorted(forbidden))}: no token of the model's vocabulary contains it, so there "
+                "is nothing to avoid. Expected a letter of a language that the model writes."
             )
 
     def _check_possible(self, forbidden: frozenset[str]) -> None:
@@ -420,6 +423,44 @@ class LipogramWriter:
         """The characters of the model's plain stories about topics of our own; their prompt names a rare letter."""
         stories, _ = self.write(topics, frozenset("z"), "plain", seed=seed)
         return CharDistribution.from_texts(story.text for story in stories)
+
+
+def continue_prompt(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    prompt: str,
+    target: CharDistribution,
+    *,
+    sample: bool = False,
+    seed: int = 0,
+    **settings: Any,
+) -> "list[GuidedText]":
+    """Continue a prompt towards a target, best first; instruction-tuned models answer it.
+
+    Args:
+        model, tokenizer: see :func:`load_language_model`.
+        prompt: what is continued, or through the chat template answered; not counted.
+        target: the distribution to align to.
+        sample, seed: draw tokens at random instead of searching.
+        settings: of :func:`~fada.decoding.generate.guided_generate`.
+    """
+    import torch
+
+    from fada.decoding.generate import guided_generate
+
+    if not prompt.strip():
+        raise FadaError("the prompt is empty: expected some words to continue.")
+    text = prompt
+    if getattr(tokenizer, "chat_template", None):
+        message = [{"role": "user", "content": prompt}]
+        text = str(tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
+    inputs = tokenizer(text, return_tensors="pt", add_special_tokens=text is prompt)
+    encoded = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    torch.manual_seed(seed)
+    if sample:
+        settings["do_sample"] = True
+    [found] = guided_generate(model, encoded, target, tokenizer=tokenizer, **settings)
+    return found
 
 
 def violating_words(text: str, forbidden: Iterable[str], normalizer: TextNormalizer | None = None) -> list[str]:

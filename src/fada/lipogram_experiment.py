@@ -1,5 +1,6 @@
 """The lipogram experiment: all modes, letters and seeds on the same topics; resumable, with tables."""
 
+import json
 import os
 import platform
 import re
@@ -129,7 +130,8 @@ class Experiment:
         if stored is not None and stored != settings:
             changed = [name for name in settings if stored.get(name) != settings[name]]
             raise FadaError(
-                f"{self.folder}: holds a run with other settings ({', '.join(changed)}). Choose another folder, or delete it."
+                f"{self.folder}: holds a run with other settings ({', '.join(changed)}). "
+                "Choose another folder, or delete it."
             )
         write_json(self.folder / "recipe.json", settings)
 
@@ -145,8 +147,6 @@ class Experiment:
         path = self.folder / name
         if not path.is_file():
             return None
-        import json
-
         return json.loads(path.read_text(encoding="utf-8"))
 
     def _cells(self) -> Iterator[dict[str, Any]]:

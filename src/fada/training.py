@@ -267,9 +267,10 @@ class FadaTrainer(Trainer):
                 epochs = self.state.global_step / self.state.max_steps * self.settings.epochs
                 align.warm_up(epochs / max(self.settings.lam_warmup, 1e-9))
             loss = align(task, scores, extent, domains)
-            if self.settings.lam_schedule == "adaptive" and self.state.global_step % _BALANCE_EVERY == 0:
-                align.balance(task, align.last_alignment, outputs.logits)
         alignment = align.last_alignment
+        measured = self.settings.lam_schedule == "adaptive" and self.state.global_step % _BALANCE_EVERY == 0
+        if measured and alignment is not None:
+            align.balance(task, alignment, outputs.logits)
         values = torch.stack([x.detach().float() for x in (loss, task, alignment if alignment is not None else task)])
         total, task_value, alignment_value = values.tolist()
         if not math.isfinite(total):

@@ -210,7 +210,7 @@ class CRNNForCTC(PreTrainedModel):
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(2 * config.lstm_size, config.vocab_size)
         self.shortcut = nn.Conv1d(third, config.vocab_size, 3, padding=1) if config.shortcut_weight else None
-        nn.Module.to(self, memory_format=torch.channels_last)
+        nn.Module.to(self, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fada.errors import FadaError
 from fada.models.crnn import PRESETS, CRNNRecognizer
-from fada.models.recognizer import Recognizer, Tagging
+from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging
 from fada.models.seq2seq import NewCharacters
 
 BUILT: dict[str, str] = {
@@ -101,6 +101,31 @@ def _load(
     raise FadaError(
         f"{name}: a model of type {kind!r}, expected a C-RNN, a VisionEncoderDecoder (TrOCR), Whisper or a CTC model."
     )
+
+
+def describe(name: str) -> dict[str, Any]:
+    """What a model is: kind, input, parameters, alphabet, and the shape in its configuration."""
+    built = name in BUILT
+    recognizer = build(name, ["abc def"]) if built else load(name)
+    config = recognizer.model.config
+    shape = {key: value for key, value in config.to_diff_dict().items() if isinstance(value, int | float | str | list)}
+    characters = "those of the training text" if built else _alphabet_of(recognizer)
+    return {
+        "type": config.model_type,
+        "kind": recognizer.kind,
+        "reads": recognizer.modality,
+        "parameters": sum(p.numel() for p in recognizer.model.parameters()),
+        "characters": characters,
+        "tagging": recognizer.tagging,
+        "learning rate": learning_rate(recognizer),
+        **{key: value for key, value in shape.items() if key not in ("model_type", "_name_or_path", "tagging")},
+    }
+
+
+def _alphabet_of(recognizer: Recognizer) -> str:
+    if isinstance(recognizer, CTCRecognizer):
+        return "".join(symbol for i, symbol in enumerate(recognizer.symbols) if i != recognizer.blank)
+    return f"subwords, {recognizer.model.config.get_text_config(decoder=True).vocab_size}"
 
 
 def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.generation import GenerationMixin
+from transformers import AddedToken, PreTrainedModel
+from transformers.generation import GenerationMixin, LogitsProcessorList
 
 from fada.alignment import AlignmentLoss
 from fada.data.lines import Line
@@ -41,7 +41,8 @@ class Seq2SeqRecognizer(Recognizer):
     """
 
     kind = "seq2seq"
-    tokenizer: PreTrainedTokenizerBase
+    model: Any
+    tokenizer: Any
     prompt: tuple[int, ...]
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
@@ -119,7 +120,9 @@ class Seq2SeqRecognizer(Recognizer):
                 self.tokenizer, targets, lam=lam, distance=distance, scale=scale, prompt_length=given
             )
         with torch.inference_mode():
-            found = GenerationMixin.generate(  # Whisper's own method splits long recordings, which lines are not
+            # Not the model's own method: Whisper's splits long recordings, which lines are not.
+            generate: Any = GenerationMixin.generate
+            found = generate(
                 self.model,
                 **inputs,
                 decoder_input_ids=prompts,
@@ -127,7 +130,7 @@ class Seq2SeqRecognizer(Recognizer):
                 do_sample=False,
                 length_penalty=0.0,
                 max_new_tokens=min(max_new_tokens, self._positions - given),
-                logits_processor=[] if guide is None else [guide],
+                logits_processor=LogitsProcessorList([] if guide is None else [guide]),
                 return_dict_in_generate=True,
                 output_scores=num_beams > 1,
                 output_logits=num_beams == 1,
@@ -190,16 +193,14 @@ class Seq2SeqRecognizer(Recognizer):
         return int(self.model.config.get_text_config(decoder=True).vocab_size)
 
 
-def missing_characters(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> list[str]:
+def missing_characters(tokenizer: Any, texts: Iterable[str]) -> list[str]:
     """Characters of texts that are not a whole token: unknown to the tokenizer, or spelt in bytes."""
     whole = {piece.strip() for piece in TokenTable.from_tokenizer(tokenizer).pieces}
     characters = sorted({character for text in texts for character in text})
     return [c for c in characters if not c.isspace() and c.encode() not in whole]
 
 
-def add_characters(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], policy: NewCharacters
-) -> list[str]:
+def add_characters(model: PreTrainedModel, tokenizer: Any, texts: Iterable[str], policy: NewCharacters) -> list[str]:
     """Make every character of texts a whole token of the tokenizer.
 
     A new character starts as the mean of the tokens that spelt it so far and of its base letter (ᾳ from α), so that

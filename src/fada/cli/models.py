@@ -1,0 +1,38 @@
+"""`fada models`: what can be trained, and what a model is."""
+
+import typer
+
+from fada.cli._output import chosen_format, print_rows
+
+models = typer.Typer(help="Recognition models: list what can be trained, describe one.", no_args_is_help=True)
+
+
+@models.command("list")
+def list_models(
+    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print as CSV."),
+) -> None:
+    """Models that are built new, and examples of those that are loaded from a folder or the hub."""
+    from fada.models.registry import BUILT, LOADED
+
+    rows = [{"model": name, "made": "built", "what": what} for name, what in BUILT.items()]
+    rows += [{"model": name, "made": "loaded", "what": what} for name, what in LOADED.items()]
+    print_rows(rows, "Models for fada train --model", chosen_format(as_json, as_csv))
+
+
+@models.command()
+def describe(
+    name: str = typer.Argument(help="One of `fada models list`, a model folder, a run folder, or a hub name."),
+    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print as CSV."),
+) -> None:
+    """Kind, size, alphabet and settings of a model."""
+    from fada.models.registry import describe as describe_model
+
+    rows = [{"property": key, "value": str(value)} for key, value in describe_model(name).items()]
+    print_rows(rows, name, chosen_format(as_json, as_csv))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(models, name="models")

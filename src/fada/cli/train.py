@@ -1,0 +1,75 @@
+"""`fada train`: settings from a recipe and the command line, a run folder out."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_TERMINATED = 143  # 128 + SIGTERM
+
+
+def train(
+    recipe: Path | None = typer.Option(None, help="YAML file with settings; options given here override it."),
+    data: list[str] = typer.Option([], help="Lines to train on (any source of lines, with its splits); repeatable."),
+    validation: list[str] = typer.Option([], help="Lines to choose the best epoch on, if --data has no such split."),
+    test: list[str] = typer.Option([], help="Lines to report on, if --data has no such split."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="The run folder to write."),
+    domain_column: str | None = typer.Option(None, help="Column of the domain: century, region, accent."),
+    text_column: str | None = typer.Option(None, help="Column of the transcription."),
+    model: str | None = typer.Option(None, help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."),
+    targets: Path | None = typer.Option(None, help="Target file; counted on the training text if not given."),
+    lam: float | None = typer.Option(None, min=0, max=1, help="λ: 1 is the plain task loss, 0 alignment alone."),
+    distance: str | None = typer.Option(None, help="sorted_w2 (the paper), aligned_w2, js, kl, w1."),
+    scale: float | None = typer.Option(None, min=0, help="Factor of the distance; 1 is the paper."),
+    pool: str | None = typer.Option(None, help="Whose frequencies are aligned: sample (the paper), domain, epoch."),
+    lam_schedule: str | None = typer.Option(None, help="fixed, warmup (alignment comes in slowly), adaptive."),
+    tagging: str | None = typer.Option(None, help="TR-TT: none, given or predicted domain tokens."),
+    new_characters: str | None = typer.Option(None, help="Characters that a loaded model lacks: fail, add, ignore."),
+    epochs: int | None = typer.Option(None, min=1, help="At most so many."),
+    patience: int | None = typer.Option(None, min=0, help="Stop after so many epochs without a better CER; 0 never."),
+    batch_size: int | None = typer.Option(None, min=1, help="Lines per step and process."),
+    learning_rate: float | None = typer.Option(None, help="At its peak."),
+    precision: str | None = typer.Option(None, help="fp32, bf16 or fp16."),
+    max_seconds: float | None = typer.Option(None, help="Audio window of Whisper; shorter is faster."),
+    seed: int | None = typer.Option(None, help="Decides everything that is random."),
+    threads: int | None = typer.Option(None, min=1, help="CPU threads."),
+    device: str | None = typer.Option(None, help="auto or cpu."),
+    set_: list[str] = typer.Option([], "--set", help="Any other setting, as key=value; repeatable."),
+    resume: bool = typer.Option(False, "--resume", help="Continue the run in --out from its last checkpoint."),
+) -> None:
+    """Train a recogniser towards the character frequencies of each line's domain (FADA-TR), or without (λ = 1).
+
+    The run folder holds the model, metrics of every epoch, predictions and emissions. After an interruption, the same
+    command with --resume ends with the same result.
+    """
+    given = {name: value for name, value in locals().items() if name not in ("recipe", "set_")}
+    chosen = {name: value for name, value in given.items() if value not in (None, [], False)}
+    from fada.errors import FadaError
+    from fada.recipes import read_recipe
+    from fada.training import TrainingInterrupted, TrainSettings
+    from fada.training import train as run
+
+    settings: dict[str, Any] = read_recipe(recipe) if recipe else {}
+    settings |= {name: str(value) if isinstance(value, Path) else value for name, value in chosen.items()}
+    for pair in set_:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise FadaError(f"--set {pair}: expected key=value.")
+        import yaml
+
+        settings[key.strip()] = yaml.safe_load(value)
+    try:
+        finished = run(TrainSettings.of(settings, where=str(recipe or "command line")))
+    except TrainingInterrupted as interruption:
+        typer.echo(f"fada: {interruption}", err=True)
+        raise typer.Exit(_TERMINATED) from None
+    metrics = finished.metrics
+    scores = metrics.get("test") or metrics["validation"]
+    for system, rates in scores.items():
+        typer.echo(f"{system}: CER {rates['cer']:.2f} %, WER {rates['wer']:.2f} %")
+    typer.echo(f"{finished.folder}: best epoch {metrics['best_epoch']}, {metrics['seconds'] / 60:.1f} minutes")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(train)

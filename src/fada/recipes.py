@@ -1,0 +1,23 @@
+"""Recipes: YAML files with the settings of a run, each with the place it comes from."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fada.errors import FadaError
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The settings of a recipe; keys are checked where they are used."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FadaError(f"{path}: no such recipe.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise FadaError(f"{where}: not valid YAML ({getattr(error, 'problem', error)}).") from None
+    if not isinstance(values, dict):
+        raise FadaError(f"{path}: expected `key: value` lines, found {type(values).__name__}.")
+    return values

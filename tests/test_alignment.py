@@ -1,0 +1,237 @@
+"""The alignment loss against slow definitions: path enumeration, token counting, the paper's formula."""
+
+from itertools import groupby, product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fada
+import tiny_models
+from fada import distances
+from fada.alignment import AlignmentLoss, expected_ctc_counts, expected_token_counts, frequencies_of
+from fada.targets import OTHER
+from fada.tokens import TokenTable
+
+SYMBOLS = ("", "a", "b", "c")
+TARGETS = fada.TargetSet.from_texts({"x": ["aab"], "y": ["abcc"]})
+
+
+def log_probs(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype).mul(2).log_softmax(-1)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 5))
+def test_expected_counts_equal_the_sum_over_all_paths(seed: int, length: int) -> None:
+    scores = log_probs(seed, 1, 5, 3)
+    probs = scores[0, :length].exp().numpy()
+    expected = np.zeros(3)
+    for path in product(range(3), repeat=length):
+        probability = np.prod([probs[t, c] for t, c in enumerate(path)])
+        for label, _ in groupby(path):
+            expected[label] += probability
+    found = expected_ctc_counts(scores, torch.tensor([length]))[0].numpy()
+    np.testing.assert_allclose(found[1:], expected[1:], atol=1e-12)  # class 0 is the blank
+
+
+def test_frames_beyond_the_length_change_nothing() -> None:
+    scores = log_probs(0, 2, 6, 4)
+    longer = torch.cat([scores, log_probs(1, 2, 3, 4)], 1)
+    lengths = torch.tensor([6, 4])
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
+    assert torch.equal(loss.alignment(scores, lengths, ["x", "y"]), loss.alignment(longer, lengths, ["x", "y"]))
+
+
+def test_token_counts_equal_brute_force_counting_of_every_token() -> None:
+    tokenizer = tiny_models.byte_level_tokenizer()
+    table = TokenTable.from_tokenizer(tokenizer)
+    text = tiny_models.ENGLISH
+    targets = fada.TargetSet.from_texts({"x": [text]})
+    logits = log_probs(3, 2, 4, len(table))
+    labels = torch.tensor([[5, 6, 7, -100], [5, -100, -100, -100]])
+    loss = AlignmentLoss.for_tokens(targets, tokenizer)
+    alphabet = [*targets.symbols, OTHER]
+    for line, chosen in enumerate([[0, 1, 2], [0]]):
+        expected = dict.fromkeys(alphabet, 0.0)
+        for position in chosen:
+            for token, p in enumerate(logits[line, position].softmax(-1).tolist()):
+                for character in table.decode([token]) if not table.special[token] else "":
+                    if character != "\ufffd":
+                        for normal in targets.normalizer(character):
+                            expected[normal if normal in expected else OTHER] += p
+        found = loss.character_counts(logits, labels)[line].tolist()
+        np.testing.assert_allclose(found, [expected[c] for c in alphabet][: len(found)], atol=1e-9)
+
+
+def test_special_and_padding_tokens_are_not_counted() -> None:
+    tokenizer = tiny_models.byte_level_tokenizer()
+    targets = fada.TargetSet.from_texts({"x": ["abc"]})
+    loss = AlignmentLoss.for_tokens(targets, tokenizer)
+    certain = torch.full((1, 1, len(tokenizer)), -1e9)
+    certain[0, 0, tokenizer.eos_token_id] = 0.0
+    assert loss.character_counts(certain, torch.tensor([[1]])).sum() == 0
+
+
+def test_the_normaliser_works_through_the_matrix_even_where_one_code_point_becomes_two() -> None:
+    # Lower-casing İ gives i and a combining dot; a class may also write several characters.
+    targets = fada.TargetSet.from_texts({"x": ["İab"]})
+    symbols = ["", "İ", "AB", "?"]
+    loss = AlignmentLoss.for_ctc(targets, symbols)
+    certain = torch.full((1, 3, 4), -1e9)
+    certain[0, [0, 1, 2], [1, 2, 3]] = 0.0
+    counts = loss.character_counts(certain, torch.tensor([3]))[0]
+    characters = [*targets.symbols, OTHER]
+    found = {c: n for c, n in zip(characters, counts.tolist(), strict=True) if n}
+    assert found == {"i": 1, "\u0307": 1, "a": 1, "b": 1, OTHER: 1}
+
+
+@pytest.mark.parametrize("distance", ["sorted_w2", "aligned_w2", "js", "kl", "w1"])
+def test_the_loss_is_the_papers_convex_combination(distance: str) -> None:
+    scores, lengths = log_probs(5, 2, 6, 4), torch.tensor([6, 4])
+    task = torch.tensor(2.5, dtype=torch.float64)
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, lam=0.3, distance=distance, scale=7.0)
+    per_line = []
+    for line, domain in enumerate(["x", "y"]):
+        counts = expected_ctc_counts(scores[line : line + 1], lengths[line : line + 1])[0, 1:].numpy()
+        q, p = counts / counts.sum(), TARGETS[domain].frequencies.astype(np.float32).astype(np.float64)
+        per_line.append(float(distances.get(distance)(q, p)))
+    expected = 0.3 * 2.5 + 0.7 * 7.0 * sum(per_line) / 2
+    assert float(loss(task, scores, lengths, ["x", "y"])) == pytest.approx(expected, rel=1e-6)
+
+
+def test_domains_may_be_names_or_indices() -> None:
+    scores, lengths = log_probs(5, 2, 6, 4), torch.tensor([6, 4])
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
+    by_name = loss.alignment(scores, lengths, ["y", "x"])
+    assert torch.equal(by_name, loss.alignment(scores, lengths, torch.tensor([1, 0])))
+    with pytest.raises(fada.FadaError, match="no target for the domain 'z'"):
+        loss.alignment(scores, lengths, ["z", "x"])
+
+
+def test_lambda_one_gives_bit_identical_gradients() -> None:
+    def gradient(with_loss: bool) -> torch.Tensor:
+        logits = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        scores = logits.log_softmax(-1)
+        labels, lengths = torch.tensor([[1, 2], [3, 1]]), torch.tensor([6, 5])
+        task = torch.nn.functional.ctc_loss(scores.transpose(0, 1), labels, lengths, torch.tensor([2, 2]))
+        loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, lam=1.0)
+        (loss(task, scores, lengths, ["x", "y"]) if with_loss else task).backward()
+        assert logits.grad is not None
+        return logits.grad
+
+    assert torch.equal(gradient(True), gradient(False))
+
+
+@pytest.mark.parametrize("pool", ["sample", "domain", "epoch"])
+@pytest.mark.parametrize("distance", ["sorted_w2", "aligned_w2"])
+def test_gradients_are_right_for_ctc(pool: str, distance: str) -> None:
+    logits = torch.randn(3, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+    def total(x: torch.Tensor) -> torch.Tensor:
+        loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, pool=pool, distance=distance)
+        return loss.alignment(x.log_softmax(-1), torch.tensor([4, 3, 1]), ["x", "y", "x"])
+
+    assert torch.autograd.gradcheck(total, logits)
+
+
+def test_gradients_are_right_for_tokens() -> None:
+    logits = torch.randn(2, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    labels = torch.tensor([[1, 2, -100], [3, -100, 4]])
+    weights = torch.randn(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    assert torch.autograd.gradcheck(lambda x: (expected_token_counts(x, labels) * weights).sum(), logits)
+
+
+def test_nothing_written_is_the_zero_vector_with_a_finite_gradient() -> None:
+    logits = torch.zeros(1, 3, 4)
+    logits[..., 0] = 200.0  # blank only
+    logits.requires_grad_()
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
+    value = loss.alignment(logits.log_softmax(-1), torch.tensor([3]), ["x"])
+    value.backward()
+    p = TARGETS["x"].frequencies
+    assert float(value) == pytest.approx(float(np.sqrt(np.mean(p**2))), rel=1e-6)
+    assert logits.grad is not None
+    assert torch.isfinite(logits.grad).all()
+    assert torch.equal(frequencies_of(torch.zeros(2, 3)), torch.zeros(2, 3))
+
+
+def test_pooling_by_domain_compares_the_frequencies_of_all_its_lines() -> None:
+    scores, lengths = log_probs(7, 3, 5, 4), torch.tensor([5, 5, 5])
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, pool="domain")
+    counts = expected_ctc_counts(scores, lengths)[:, 1:]
+    x, y = counts[0] + counts[2], counts[1]
+    far = [distances.sorted_w2(q / q.sum(), torch.from_numpy(TARGETS[d].frequencies)) for q, d in ((x, "x"), (y, "y"))]
+    assert float(loss.alignment(scores, lengths, ["x", "y", "x"])) == pytest.approx(float(2 * far[0] + far[1]) / 3)
+
+
+def test_the_running_average_remembers_earlier_batches_until_the_epoch_ends() -> None:
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, pool="epoch")
+    first, second = log_probs(1, 1, 5, 4), log_probs(2, 1, 5, 4)
+    alone = loss.alignment(second, torch.tensor([5]), ["x"])
+    loss.start_epoch()
+    loss.alignment(first, torch.tensor([5]), ["x"])
+    after = loss.alignment(second, torch.tensor([5]), ["x"])
+    assert not torch.equal(alone, after)
+    loss.start_epoch()
+    assert torch.equal(loss.alignment(second, torch.tensor([5]), ["x"]), alone)
+
+
+def test_warm_up_moves_lambda_from_one_to_its_value() -> None:
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, lam=0.4)
+    found = []
+    for progress in (0.0, 0.5, 1.0, 3.0):
+        loss.warm_up(progress)
+        found.append(loss.lam)
+    assert found == pytest.approx([1.0, 0.7, 0.4, 0.4])
+
+
+def test_adaptive_lambda_makes_both_terms_pull_equally_hard() -> None:
+    logits = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    scores = logits.log_softmax(-1)
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, lam=0.5)
+    task = -scores[..., 1].mean()
+    alignment = loss.alignment(scores, torch.tensor([6, 6]), ["x", "y"])
+    loss.balance(task, alignment, logits, inertia=0.0)
+    pulls = [torch.autograd.grad(t, logits, retain_graph=True)[0].norm() for t in (task, alignment)]
+    assert float(loss.lam * pulls[0]) == pytest.approx(float((1 - loss.lam) * pulls[1]), rel=1e-4)
+
+
+def test_bfloat16_autocast_gives_nearly_the_same_value() -> None:
+    logits = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0))
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
+    exact = loss.alignment(logits.log_softmax(-1), torch.tensor([6, 4]), ["x", "y"])
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = loss.alignment(logits.bfloat16().log_softmax(-1), torch.tensor([6, 4]), ["x", "y"])
+    assert rough.dtype == torch.float32
+    assert float(rough) == pytest.approx(float(exact), rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["ctc", "tokens"])
+def test_torch_compile_gives_the_same_loss_and_gradient(kind: str) -> None:
+    if kind == "ctc":
+        loss, classes, extent = AlignmentLoss.for_ctc(TARGETS, SYMBOLS), 4, torch.tensor([6, 4])
+    else:
+        tokenizer = tiny_models.byte_level_tokenizer()
+        loss, classes = AlignmentLoss.for_tokens(TARGETS, tokenizer), len(tokenizer)
+        extent = torch.tensor([[1, 2, 3, 4, 5, 6], [1, 2, -100, -100, -100, -100]])
+    domains = torch.tensor([0, 1])
+
+    def run(function: object) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = torch.randn(2, 6, classes, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        value = function(logits.mean(), logits.log_softmax(-1), extent, domains)  # type: ignore[operator]
+        value.backward()
+        assert logits.grad is not None
+        return value.detach(), logits.grad
+
+    plain, compiled = run(loss), run(torch.compile(loss, backend="aot_eager"))
+    torch.testing.assert_close(plain, compiled)
+
+
+@pytest.mark.parametrize("wrong", [{"lam": 1.5}, {"pool": "page"}, {"scale": -1}, {"distance": "far"}])
+def test_wrong_options_are_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(fada.FadaError, match=str(next(iter(wrong.values())))):
+        AlignmentLoss.for_ctc(TARGETS, SYMBOLS, **wrong)
