@@ -85,7 +85,7 @@ def make_run(
             covering = target.covering(target.normalizer(hypothesis))
             distance = float(sorted_w2(covering.vector_of(hypothesis), covering.frequencies))
             values = (line_id, domain, reference, system, hypothesis, log_prob)
-            guided = "fada" in system
+            guided = "fada" in system.lower()
             rest = (distance, 0.5 * log_prob - 0.5 * distance) if guided else (None, log_prob)
             for name, value in zip(rows, (*values, *rest), strict=True):
                 rows[name].append(value)

@@ -44,7 +44,7 @@ def test_a_broken_image_is_told_with_its_place(image):
 
 
 def test_a_pixel_bomb_is_refused_before_it_is_decoded(tmp_path):
-    Image.new("1", (20_000, 20_000)).save(tmp_path / "bomb.png")
+    xml_pages.pixel_bomb(tmp_path / "bomb.png")
     with pytest.raises(FadaError, match=r"pixels|too large"):
         Line("1", image=tmp_path / "bomb.png").load_image()
 

@@ -202,7 +202,7 @@ def test_a_broken_or_huge_page_image_skips_its_page_only(tmp_path):
     for stem in ("cut", "good", "huge"):
         xml_pages.write_example(tmp_path, "alto4", stem)
     (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:20])
-    Image.new("1", (20_000, 20_000)).save(tmp_path / "huge.png")
+    xml_pages.pixel_bomb(tmp_path / "huge.png")
     lines = read_lines(tmp_path)
     assert {line.id.partition("#")[0] for line in lines} == {"good"}
     assert lines.skipped_count == 6

@@ -105,6 +105,8 @@ def test_empty_texts_have_the_documented_result():
         ("punctuation", "arma, virumque · cano.", "arma virumque cano"),
         ("uv", "Vnus uir", "Unus vir"),
         ("ij", "iustitia Julii", "justitia Iulii"),
+        ("ij", "j\u0308", "ï"),
+        ("diacritics,ij", "ǰ", "i"),
         ("spaces", "a   b", "a b"),
         ("case,uv,ij", "VIVO iam", "uiuo JAM"),
     ],

@@ -1,5 +1,7 @@
 """ALTO and PAGE files as different programs write them, with page images to go with them."""
 
+import struct
+import zlib
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -18,6 +20,20 @@ def draw_page(path: Path, size: tuple[int, int] = SIZE, scale: float = 1.0) -> P
             pen.rectangle([x * scale, (top + 10) * scale, (x + 4) * scale, (bottom - 10) * scale], fill=10 + 50 * place)
     path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path)
+    return path
+
+
+def pixel_bomb(path: Path, side: int = 20_000) -> Path:
+    """A black-and-white PNG of `side` x `side` pixels in a few kilobytes, made without holding its pixels."""
+    squeeze = zlib.compressobj()
+    row = bytes(1 + -(-side // 8))
+    pixels = b"".join([*(squeeze.compress(row) for _ in range(side)), squeeze.flush()])
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")]
+    chunks = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    ]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
     return path
 
 

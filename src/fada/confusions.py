@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from fada.evaluation import Units, check_pairs, clusters_of, score_lines, text_preparation
+from fada.edits import Units, check_pairs, clusters_of, score_lines, text_preparation
 
 
 @dataclass(frozen=True)

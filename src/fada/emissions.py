@@ -132,6 +132,39 @@ class Emissions:
             raise FadaError(f"{path}: {error}") from None
 
 
+def domains_of_lines(
+    emissions: Emissions, domain: str | None = None, table: str | os.PathLike[str] | None = None
+) -> list[str]:
+    """The domain of each line: the one given for all, or that of a table, or the emissions' own.
+
+    Args:
+        table: TSV file of line id and domain, with or without a header ``id<TAB>domain``.
+    """
+    if domain is not None and table is not None:
+        raise FadaError("one domain for all lines and a table of domains: give one of the two.")
+    if domain is not None:
+        return [domain] * len(emissions)
+    if table is None:
+        if emissions.domains is None:
+            raise FadaError("the emissions do not say which domain a line is of: give a domain for all, or a table.")
+        return emissions.domains
+    try:
+        rows = Path(table).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FadaError(f"{table}: cannot be read ({error}).") from None
+    known: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        fields = row.split("\t")
+        if len(fields) < 2 and row.strip():
+            raise FadaError(f"{table}, line {number}: {row!r}, expected an id and a domain with a tab between.")
+        if len(fields) >= 2:
+            known[fields[0]] = fields[1].strip()
+    missing = [line for line in emissions.ids if line not in known]
+    if missing:
+        raise FadaError(f"{table}: no domain for the line {missing[0]!r} ({len(missing)} of {len(emissions)} lines).")
+    return [known[line] for line in emissions.ids]
+
+
 def read_symbols(path: str | os.PathLike[str]) -> tuple[tuple[str, ...], int]:
     """The classes of a model and the index of its blank, from a symbols file."""
     path = Path(path)

@@ -12,45 +12,52 @@ Rules, the same everywhere and the same as jiwer's:
 """
 
 import re
-import sys
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
-from typing import Any, Literal, get_args
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rapidfuzz import process
-from rapidfuzz.distance import Levenshtein
 
 from fada import distances, statistics
 from fada.counting import count_characters
+from fada.edits import (
+    NORMALIZATIONS,
+    Average,
+    LineScores,
+    Units,
+    check_choice,
+    parse_normalization,
+    score_lines,
+)
 from fada.errors import FadaError
-from fada.statistics import Floats, MeanSem
+from fada.statistics import MeanSem
 from fada.text import TextNormalizer
 
-Average = Literal["micro", "macro"]
-Units = Literal["codepoints", "graphemes"]
+__all__ = [
+    "METRICS",
+    "NORMALIZATIONS",
+    "Comparison",
+    "Difference",
+    "Evaluation",
+    "LineScores",
+    "Scores",
+    "compare",
+    "evaluate",
+    "length_buckets",
+    "natural_key",
+    "over_seeds",
+    "score_lines",
+]
+
 Interval = tuple[float, float]
 
 METRICS = ("cer", "wer", "ned")
-NORMALIZATIONS: dict[str, str] = {
-    "nfc": "Unicode composition (implied by the others)",
-    "case": "lower case",
-    "diacritics": "combining marks removed",
-    "punctuation": "Unicode punctuation removed, runs of white space collapsed",
-    "uv": "v written as u",
-    "ij": "j written as i",
-    "spaces": "runs of white space collapsed",
-}
 DISTRIBUTION_DISTANCES = ("sorted_w2", "aligned_w2", "js")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 NO_LABEL = "(none)"
 """Where a line without a domain is counted."""
-
-_CHUNK = 50_000  # pairs split into words at once
-
 
 # ---------------------------------------------------------------------------------------------------------- results
 
@@ -209,44 +216,7 @@ class Comparison:
         ]
 
 
-# ------------------------------------------------------------------------------------------------------------- text
-
-
-def parse_normalization(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names of :data:`NORMALIZATIONS` (a sequence, or one string with commas) in their fixed order."""
-    wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names or ())
-    wanted = [name for name in wanted if name and name != "none"]
-    for name in wanted:
-        if name not in NORMALIZATIONS:
-            raise FadaError(f"unknown normalisation {name!r}, expected some of {', '.join(NORMALIZATIONS)}.")
-    return tuple(name for name in NORMALIZATIONS if name in wanted)
-
-
-def text_preparation(normalization: str | Iterable[str] | None) -> Callable[[str], str]:
-    """The function that a text goes through before it is compared: the normalisation, then stripping."""
-    names = parse_normalization(normalization)
-    if not names:
-        return str.strip
-    normalizer = TextNormalizer(
-        form="NFC",
-        case="lower" if "case" in names else "keep",
-        marks="fold" if "diacritics" in names else "keep",
-        spaces="collapse" if {"spaces", "punctuation"} & set(names) else "keep",
-    )
-    table: dict[int, str | None] = dict(_punctuation()) if "punctuation" in names else {}
-    if "uv" in names:
-        table |= {ord("v"): "u", ord("V"): "U"}
-    if "ij" in names:
-        table |= {ord("j"): "i", ord("J"): "I"}
-    return lambda text: normalizer(text.translate(table)).strip() if table else normalizer(text).strip()
-
-
-def clusters_of(text: str) -> Sequence[str]:
-    """The grapheme clusters of a text: what a reader calls a character (a letter with its marks)."""
-    if text.isascii() and "\r" not in text:
-        return text
-    joining, cluster = _cluster_patterns()
-    return cluster.findall(text) if joining.search(text) else text
+# ----------------------------------------------------------------------------------------------------------- groups
 
 
 def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
@@ -260,80 +230,6 @@ def length_buckets(references: Iterable[str], edges: Sequence[int] = (10, 20, 40
     labels = [f"{low + 1}-{high}" for low, high in zip((-1, *edges), edges, strict=False)] + [f"over {edges[-1]}"]
     lengths = np.fromiter((len(text.strip()) for text in references), dtype=np.int64)
     return [labels[position] for position in np.searchsorted(edges, lengths)]
-
-
-# ------------------------------------------------------------------------------------------------------------ lines
-
-
-@dataclass(frozen=True)
-class LineScores:
-    """Edit counts of every line, each (lines,): what all rates, intervals and tests are sums of."""
-
-    edits: NDArray[np.int64]
-    substitutions: NDArray[np.int64]
-    insertions: NDArray[np.int64]
-    deletions: NDArray[np.int64]
-    characters: NDArray[np.int64]
-    predicted_characters: NDArray[np.int64]
-    word_edits: NDArray[np.int64]
-    words: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.edits)
-
-    @property
-    def cer(self) -> Floats:
-        """CER of each line in percent."""
-        return 100.0 * statistics.ratio(self.edits.astype(np.float64), self.characters.astype(np.float64))
-
-    def fractions(self, average: Average = "micro") -> tuple[Floats, Floats]:
-        """Numerators and denominators of CER, WER and NED in percent, both (lines, 3)."""
-        numerators = 100.0 * np.stack([self.edits, self.word_edits, self.edits], axis=1).astype(np.float64)
-        longer = np.maximum(self.characters, self.predicted_characters)
-        denominators = np.stack([self.characters, self.words, longer], axis=1).astype(np.float64)
-        if average == "macro":
-            return statistics.ratio(numerators, denominators), np.ones_like(denominators)
-        return numerators, denominators
-
-
-def score_lines(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    *,
-    units: Units = "codepoints",
-    normalization: str | Iterable[str] | None = None,
-) -> LineScores:
-    """Align every pair of texts; insertions are characters that only the hypothesis has."""
-    check_pairs(references, hypotheses)
-    prepare = text_preparation(normalization)
-    split = _splitter(units)
-    parts = []
-    for start in range(0, len(references), _CHUNK):
-        ref_texts = [prepare(text) for text in references[start : start + _CHUNK]]
-        hyp_texts = [prepare(text) for text in hypotheses[start : start + _CHUNK]]
-        ref_units, hyp_units = (
-            texts if split is None else [split(t) for t in texts] for texts in (ref_texts, hyp_texts)
-        )
-        ref_words, hyp_words = ([text.split() for text in texts] for texts in (ref_texts, hyp_texts))
-        ref_lengths, hyp_lengths = _lengths(ref_units), _lengths(hyp_units)
-        edits = _edit_distances(ref_units, hyp_units)
-        substitutions = _substitutions(ref_units, hyp_units, edits, hyp_lengths - ref_lengths)
-        insertions = (edits - substitutions + hyp_lengths - ref_lengths) // 2
-        parts.append(
-            (
-                edits,
-                substitutions,
-                insertions,
-                edits - substitutions - insertions,
-                ref_lengths,
-                hyp_lengths,
-                _edit_distances(ref_words, hyp_words),
-                _lengths(ref_words),
-            )
-        )
-    if not parts:
-        return LineScores(*(np.zeros(0, dtype=np.int64) for _ in fields(LineScores)))
-    return LineScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 # ------------------------------------------------------------------------------------------------------- evaluation
@@ -366,7 +262,7 @@ def evaluate(
         clusters: the page (or other cluster) of each line: whole clusters are resampled instead of lines.
         seed: of the resampling.
     """
-    _check_choice("average", average, Average)
+    check_choice("average", average, Average)
     names = parse_normalization(normalization)
     lines = score_lines(references, hypotheses, units=units, normalization=names)
     columns = dict(groups or {})
@@ -426,7 +322,7 @@ def compare(
     Both a paired bootstrap (interval of the difference) and an approximate-randomisation test are made; over the
     domains the p-values are corrected by Holm's method, per measure.
     """
-    _check_choice("average", average, Average)
+    check_choice("average", average, Average)
     chosen = parse_normalization(normalization)
     lines_a = score_lines(references, a, units=units, normalization=chosen)
     lines_b = score_lines(references, b, units=units, normalization=chosen)
@@ -467,7 +363,7 @@ def compare(
     for metric in METRICS:
         adjusted = statistics.holm([items[metric].p for items in per_domain.values()])
         for items, p_holm in zip(per_domain.values(), adjusted, strict=True):
-            items[metric] = Difference(**{**_shallow(items[metric]), "p_holm": p_holm})
+            items[metric] = replace(items[metric], p_holm=p_holm)
     return Comparison(
         names=names,
         overall=tested(np.arange(len(lines_a))),
@@ -507,22 +403,6 @@ def group_positions(labels: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     return {name: positions[name] for name in sorted(positions, key=natural_key)}
 
 
-def check_pairs(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Refuse lists of different lengths and lines without a text."""
-    if len(references) != len(hypotheses):
-        raise FadaError(
-            f"{len(references)} references and {len(hypotheses)} hypotheses: "
-            "give one hypothesis per reference, an empty text where nothing was recognised."
-        )
-    for what, texts in (("reference", references), ("hypothesis", hypotheses)):
-        missing = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
-        if missing is not None:
-            raise FadaError(
-                f"{what} {missing + 1} of {len(texts)} is {texts[missing]!r}, expected a text. "
-                "Leave out lines without a transcription; an empty text is a line on which nothing is written."
-            )
-
-
 # ---------------------------------------------------------------------------------------------------------- details
 
 
@@ -555,7 +435,9 @@ def _scores(
 
 
 def _counts(texts: Iterable[str]) -> Counter[str]:
-    return Counter(count_characters((text.strip() for text in texts), TextNormalizer()))
+    # Half a surrogate pair is an error of some export, not a character; it is an edit like any other, and counted as �.
+    whole = (_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text.strip()) for text in texts)
+    return Counter(count_characters(whole, TextNormalizer()))
 
 
 def _distances(references: Counter[str], hypotheses: Counter[str]) -> dict[str, float]:
@@ -564,51 +446,6 @@ def _distances(references: Counter[str], hypotheses: Counter[str]) -> dict[str, 
     alphabet = sorted(references.keys() | hypotheses.keys())
     p, q = (np.array([count[character] for character in alphabet], float) for count in (references, hypotheses))
     return {name: float(distances.get(name)(q / q.sum(), p / p.sum())) for name in DISTRIBUTION_DISTANCES}
-
-
-def _lengths(sequences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
-
-
-def _edit_distances(references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    return process.cpdist(references, hypotheses, scorer=Levenshtein.distance, workers=-1, dtype=np.int64)
-
-
-def _substitutions(
-    references: Sequence[Sequence[str]],
-    hypotheses: Sequence[Sequence[str]],
-    edits: NDArray[np.int64],
-    longer_by: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Substitutions in the alignment that rapidfuzz (and so jiwer) reports; several alignments may be equally short."""
-    result = np.zeros(len(edits), dtype=np.int64)
-    # Elsewhere there are only insertions, or only deletions.
-    for i in np.flatnonzero(edits > np.abs(longer_by)).tolist():
-        operations = Levenshtein.editops(references[i], hypotheses[i]).as_list()
-        result[i] = sum(operation[0] == "replace" for operation in operations)
-    return result
-
-
-def _splitter(units: Units) -> Callable[[str], Sequence[str]] | None:
-    _check_choice("units", units, Units)
-    return None if units == "codepoints" else clusters_of
-
-
-@lru_cache(maxsize=1)
-def _cluster_patterns() -> tuple[Any, Any]:
-    import regex
-
-    return regex.compile(r"\P{GCB=Other}"), regex.compile(r"\X")
-
-
-@lru_cache(maxsize=1)
-def _punctuation() -> dict[int, None]:
-    return {point: None for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point))[0] == "P"}
-
-
-def _check_choice(name: str, value: str, choices: Any) -> None:
-    if value not in get_args(choices):
-        raise FadaError(f"{name} is {value!r}, expected one of {', '.join(get_args(choices))}.")
 
 
 def _row(label: str, name: str, scores: Scores) -> dict[str, Any]:
@@ -638,7 +475,3 @@ def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     interval = values["interval"]
     distance = {name: (float(before), float(after)) for name, (before, after) in values["distance"].items()}
     return {**values, "interval": None if interval is None else (interval[0], interval[1]), "distance": distance}
-
-
-def _shallow(difference: Difference) -> dict[str, Any]:
-    return {part.name: getattr(difference, part.name) for part in fields(difference)}

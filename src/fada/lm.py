@@ -82,7 +82,7 @@ class Component:
 
 
 class Automaton(NamedTuple):
-    """A mixture of components over the classes of a recogniser, for compiled code. Components stand one after another."""
+    """A mixture of components over the classes of a recogniser, for compiled code."""
 
     first: np.ndarray
     """(states + 1,) int64 where the arcs of a state start; a root has one for every character."""
@@ -307,9 +307,10 @@ class CharNgram:
         """Probability of every next character after `context`; ``""`` is the end of the line, None any unknown one."""
         unknown = next(chr(c) for c in range(0xE000, 0xF8FF) if chr(c) not in self.vocabulary)
         start = self.log_prob(context)
-        after = {c: math.exp(self.log_prob(context + c) - start) for c in self.vocabulary}
-        end = math.exp(self.log_prob(context, end=True) - start)
-        return {**after, "": end, None: math.exp(self.log_prob(context + unknown) - start)}
+        after: dict[str | None, float] = {c: math.exp(self.log_prob(context + c) - start) for c in self.vocabulary}
+        after[""] = math.exp(self.log_prob(context, end=True) - start)
+        after[None] = math.exp(self.log_prob(context + unknown) - start)
+        return after
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file (no pickle)."""
@@ -336,7 +337,7 @@ class CharNgram:
                 components = [
                     Component(
                         tuple(settings["vocabulary"]),
-                        *(file[f"{name}_{i}"] for name in _COMPONENT_ARRAYS),
+                        **{name: file[f"{name}_{i}"] for name in _COMPONENT_ARRAYS},
                         start=int(settings["start"]),
                         unknown_types=int(settings["unknown_types"]),
                     )
@@ -403,8 +404,8 @@ class _Grams(NamedTuple):
     """(grams,) the last character."""
     suffix: np.ndarray
     """(grams,) the (n-1)-gram without the first character."""
-    count: np.ndarray
-    """(grams,) occurrences."""
+    occurrences: np.ndarray
+    """(grams,) how often."""
     at_start: np.ndarray
     """(grams,) bool whether it begins with the start of a line."""
 
@@ -418,14 +419,9 @@ def _train(lines: list[str], order: int, smoothing: str, further: Iterable[str])
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
     ends = np.cumsum([len(line) for line in lines])
     # Every line becomes: start mark, its characters, end.
-    stream = (
-        np.insert(
-            np.searchsorted(lookup, points) + 2, np.repeat(ends, 2)[:-1], [END, start_mark] * (len(lines) - 1) + [END]
-        )
-        if joined
-        else np.empty(0, np.int64)
-    )
-    stream = np.concatenate([[start_mark], stream])
+    between = [END, start_mark]
+    stream = np.insert(np.searchsorted(lookup, points) + 2, np.repeat(ends, 2), between * len(lines))
+    stream = np.concatenate([[start_mark], stream[:-1]])
     starts = np.flatnonzero(stream == start_mark)
     position = np.arange(len(stream)) - np.repeat(starts, np.diff(starts, append=len(stream)))
     levels = _count_grams(stream, position, order, identities)
@@ -433,7 +429,7 @@ def _train(lines: list[str], order: int, smoothing: str, further: Iterable[str])
 
     # Probabilities, shortest context first; every longer n-gram's suffix is among the shorter ones.
     estimate = _witten_bell if smoothing == "witten-bell" else _kneser_ney
-    counts = [root, *(level.count.astype(np.float64) for level in levels)]
+    counts = [root, *(level.occurrences.astype(np.float64) for level in levels)]
     if smoothing == "kneser-ney":
         for i in range(len(levels)):
             distinct = np.bincount(levels[i].suffix, minlength=len(counts[i])).astype(np.float64)
@@ -441,19 +437,17 @@ def _train(lines: list[str], order: int, smoothing: str, further: Iterable[str])
             counts[i] = np.where(kept, counts[i], distinct)
         counts[0][UNKNOWN] = 0
     log_probs, backoffs = [], []
-    lower = np.full(identities, 1 / identities)
-    contexts, sizes = np.zeros(identities, np.int64), 1
+    probability = np.full(identities, 1 / identities)
     for i, count in enumerate(counts):
-        if i > 0:
-            contexts = levels[i - 1].context
-            sizes = identities + 1 if i == 1 else len(levels[i - 2].count)
-            lower = probability[levels[i - 1].suffix]  # noqa: F821
-        probability, weight = estimate(count, contexts, sizes, lower)
+        context = levels[i - 1].context if i else np.zeros(identities, np.int64)
+        contexts = 1 if i == 0 else identities + 1 if i == 1 else len(levels[i - 2].occurrences)
+        lower = probability[levels[i - 1].suffix] if i else probability
+        probability, weight = estimate(count, context, contexts, lower)
         log_probs.append(np.log(probability))
         backoffs.append(np.log(weight))
 
     # States: the root, then single characters (the start mark among them), then longer contexts.
-    state_sizes = [1, identities + 1, *(len(level.count) for level in levels)][:order]
+    state_sizes = [1, identities + 1, *(len(level.occurrences) for level in levels)][:order]
     offsets = np.cumsum([0, *state_sizes])
     first, suffix, target = [np.bincount(np.zeros(identities, np.int64), minlength=1)], [np.array([-1])], []
     target.append(offsets[1] + np.arange(identities) if order > 1 else np.zeros(identities, np.int64))
@@ -461,7 +455,7 @@ def _train(lines: list[str], order: int, smoothing: str, further: Iterable[str])
         first.append(np.bincount(level.context, minlength=state_sizes[i + 1]))
         suffix.append(np.zeros(identities + 1, np.int64) if i == 0 else offsets[i] + levels[i - 1].suffix)
         longest = i + 2 == order
-        target.append(offsets[i + 1] + level.suffix if longest else offsets[i + 2] + np.arange(len(level.count)))
+        target.append(offsets[i + 1] + level.suffix if longest else offsets[i + 2] + np.arange(len(level.occurrences)))
     return Component(
         vocabulary,
         first=np.concatenate([[0], np.cumsum(np.concatenate(first))]).astype(np.int64),
@@ -498,7 +492,7 @@ def _count_grams(stream: np.ndarray, position: np.ndarray, order: int, identitie
 def _witten_bell(
     count: np.ndarray, context: np.ndarray, contexts: int, lower: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolated Witten-Bell: P = (c + t · P_lower) / (c_total + t), with t the distinct characters seen in context."""
+    """Interpolated Witten-Bell: P = (c + t · P_lower) / (c_total + t), with t distinct characters seen in context."""
     total = np.bincount(context, count, contexts)
     distinct = np.bincount(context, count > 0, contexts)
     norm = np.maximum(total + distinct, 1)
@@ -525,8 +519,8 @@ def _read_arpa(path: Path, space: str | None) -> Component:
     grams: list[dict[tuple[str, ...], tuple[float, float]]] = []
     section = 0
     try:
-        opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
-        with opened as file:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8") as file:
             for number, raw in enumerate(file, 1):
                 line = raw.strip("\n\r\t ")
                 if line.startswith("\\"):
@@ -539,15 +533,15 @@ def _read_arpa(path: Path, space: str | None) -> Component:
                     try:
                         value = float(fields[0])
                         weight = float(fields[section + 1]) if len(fields) > section + 1 else 0.0
-                        words = tuple(fields[1 : section + 1])
-                        if len(words) != section:
+                        gram = tuple(fields[1 : section + 1])
+                        if len(gram) != section:
                             raise IndexError
                     except (ValueError, IndexError):
                         raise FadaError(
                             f"{path}, line {number}: {line!r}, expected a log-probability, {section} words and "
                             "optionally a back-off weight."
                         ) from None
-                    grams[section - 1][words] = value * math.log(10), weight * math.log(10)
+                    grams[section - 1][gram] = value * math.log(10), weight * math.log(10)
     except (OSError, UnicodeDecodeError) as error:
         raise FadaError(f"{path}: cannot be read as an ARPA file ({error}).") from None
     if not grams or not grams[0]:

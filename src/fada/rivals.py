@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fada.edits import score_lines
 from fada.errors import FadaError
-from fada.evaluation import score_lines
 from fada.nbest import NBest
 from fada.systems import Systems, SystemsEvaluation, evaluate_systems
 from fada.tuned import BeamSearch, Knowledge, Tuned, Weights

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 import fada
 from fada import statistics
+from fada.edits import score_lines
 from fada.errors import FadaError, missing_extra
-from fada.evaluation import score_lines
 from fada.files import replacing, write_text
 from fada.nbest import NBest, Rescorer
 from fada.progress import track

@@ -43,7 +43,7 @@ def train(
     command with --resume ends with the same result.
     """
     given = {name: value for name, value in locals().items() if name not in ("recipe", "set_")}
-    chosen = {name: value for name, value in given.items() if value not in (None, [], False)}
+    chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     from fada.errors import FadaError
     from fada.recipes import read_recipe
     from fada.training import TrainingInterrupted, TrainSettings

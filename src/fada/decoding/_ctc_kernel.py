@@ -337,7 +337,9 @@ def search_lines(
     tail = np.zeros(slots, np.int32)
     n_rows = n if guided else 1
     depth_rows = depth if guided else 2
-    counts = np.zeros((slots, n_rows), np.int32)
+    words = (n_rows + 3) // 4
+    counts_by_word = np.zeros((slots, words), np.uint64)
+    counts = counts_by_word.view(np.uint16)
     at_most = np.zeros((slots, depth_rows), np.int32)
     highest = np.zeros(slots, np.int32)
     length = np.zeros(slots, np.int32)
@@ -361,16 +363,17 @@ def search_lines(
     computed_at = np.empty(V, np.int32)
     reached = np.zeros(components, np.int32)
 
-    # -- how much one more symbol can lower a W2 distance, by the number of characters so far
+    # -- by the number of characters: the factors of Σcq and Σc² in W2², and how much one symbol more can lower W2
     longest = most_frames * most_added + 2
-    inverse = np.empty(longest + 1)
+    linear = np.zeros(longest + 1)
+    quadratic = np.zeros(longest + 1)
     largest_drop = np.zeros(longest + 1)
     radius = math.sqrt(2.0 / n) if incremental else math.inf
     added, removed = most_added, score.most_removed
-    inverse[0] = 0.0
     largest_drop[0] = radius
     for i in range(1, longest + 1):
-        inverse[i] = 1.0 / i
+        linear[i] = -2.0 / (float(i) * n)
+        quadratic[i] = 1.0 / (float(i) * float(i) * n)
         moved = max(added / (i - removed + added), removed / i) if i > removed else 1.0
         largest_drop[i] = radius * moved
 
@@ -389,6 +392,7 @@ def search_lines(
         q_squares = 0.0
         for i in range(n):
             q_squares += reference[i] * reference[i]
+        q_mean = q_squares / n
         for c in range(V):
             computed_at[c] = -1
 
@@ -534,10 +538,9 @@ def search_lines(
                     if full and bound + best_gain[0] < heap_score[0]:
                         continue
                     if guided and incremental:
-                        one = inverse[length[s] + 1]
-                        two = one * one / n
-                        one = -2.0 * one / n
-                        constant = squares[s] * two + products[s] * one + q_squares / n
+                        one = linear[length[s] + 1]
+                        two = quadratic[length[s] + 1]
+                        constant = squares[s] * two + products[s] * one + q_mean
                     irregular = has_general and table_irregular[tail[s]]
                     for i in range(found):
                         if full and bound + best_gain[i] < heap_score[0]:
@@ -689,8 +692,8 @@ def search_lines(
                         new_length += 1
                     length[d] = new_length
                     if guided:
-                        for j in range(n):
-                            counts[d, j] = counts[s, j]
+                        for j in range(words):
+                            counts_by_word[d, j] = counts_by_word[s, j]
                         top = highest[s]
                         for j in range(top + 1):
                             at_most[d, j] = at_most[s, j]
@@ -725,7 +728,8 @@ def search_lines(
                         if top + most_added + 1 >= depth:
                             status = TOO_DEEP
                         if incremental:
-                            distance[d] = w2_value(squares[d], products[d], new_length, q_squares, n)
+                            square = squares[d] * quadratic[new_length] + products[d] * linear[new_length] + q_mean
+                            distance[d] = math.sqrt(square) if square > 0.0 else 0.0
                         else:
                             distance[d] = counted_distance(kind, counts[d], new_length, reference)
 

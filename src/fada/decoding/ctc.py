@@ -32,7 +32,7 @@ from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 
 _CHUNK = 16
-_DEPTH = 4096
+_DEPTH, _DEEPEST = 4096, 65000
 _UNKNOWN_AT_ONCE = 4096
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
@@ -41,8 +41,8 @@ _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 class Hypothesis:
     """One reading of a line.
 
-    Frames and confidences are found on first use, by the most probable alignment of the labels with the emissions; until
-    then a hypothesis keeps a reference to them.
+    Frames and confidences are found on first use, by the most probable alignment of the labels with the emissions.
+    Until then a hypothesis keeps a reference to the emissions.
     """
 
     text: str
@@ -60,31 +60,48 @@ class Hypothesis:
     _emissions: tuple[np.ndarray, int, tuple[str, ...]] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
-    def _spans(self) -> tuple[tuple[tuple[int, int], ...], tuple[float, ...]]:
-        if self._emissions is None or not self.labels:
-            return (), ()
-        log_probs, blank, symbols = self._emissions
+    def label_frames(self) -> tuple[tuple[int, int], ...]:
+        """For each label, its first frame and the one after its last, on the most probable path."""
+        if self._emissions is None:
+            return ()
+        log_probs, blank, _ = self._emissions
         labels = np.array(self.labels, np.int64)
-        spans = kernel.align_labels(np.asarray(log_probs, np.float64), labels, blank).tolist()
-        frames, confidences = [], []
-        for c, (first, last) in zip(self.labels, spans, strict=True):
-            confidence = float(np.exp(log_probs[first : last + 1, c].max()))
-            frames += [(first, last + 1)] * len(symbols[c])
-            confidences += [min(confidence, 1.0)] * len(symbols[c])
-        return tuple(frames), tuple(confidences)
+        spans = kernel.align_labels(np.asarray(log_probs, np.float64), labels, blank)
+        return tuple((first, last + 1) for first, last in spans.tolist())
 
-    @property
+    @cached_property
+    def label_confidences(self) -> tuple[float, ...]:
+        """For each label, its highest probability within its frames."""
+        if self._emissions is None:
+            return ()
+        log_probs = self._emissions[0]
+        return tuple(
+            min(1.0, float(np.exp(log_probs[start:end, c].max())))
+            for c, (start, end) in zip(self.labels, self.label_frames, strict=True)
+        )
+
+    @cached_property
     def char_frames(self) -> tuple[tuple[int, int], ...]:
-        """For each code point of `text`, its first frame and the one after its last."""
-        return self._spans[0]
+        """For each code point of `text`, the frames of its label."""
+        return self._spread(self.label_frames)
 
-    @property
+    @cached_property
     def char_confidences(self) -> tuple[float, ...]:
-        """For each code point of `text`, the highest probability of its class within its frames."""
-        return self._spans[1]
+        """For each code point of `text`, the confidence of its label."""
+        return self._spread(self.label_confidences)
+
+    def _spread(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._emissions is None:
+            return ()
+        symbols = self._emissions[2]
+        return tuple(v for c, v in zip(self.labels, values, strict=True) for _ in symbols[c])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_spans": self._spans, "_emissions": None}
+        found = {name: getattr(self, name) for name in _ALIGNMENT}
+        return {**self.__dict__, **found, "_emissions": None}
+
+
+_ALIGNMENT = ("label_frames", "label_confidences", "char_frames", "char_confidences")
 
 
 class CTCBeamDecoder:
@@ -408,7 +425,9 @@ class _Plan:
                 self.table.extend(results.unknown[1 : 1 + results.unknown[0]].tolist())
                 self._build()
             elif (status == kernel.TOO_DEEP).any():
-                depth *= 4
+                if depth == _DEEPEST:
+                    raise FadaError(f"lines {members[0]} to {members[-1]}: one character more than {depth} times.")
+                depth = min(4 * depth, _DEEPEST)
             else:
                 return self._hypotheses(lines, target_of, results)
 

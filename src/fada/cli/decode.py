@@ -1,0 +1,138 @@
+"""`fada decode`: guided decoding of stored emissions, of any CTC recogniser."""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fada.decoding.ctc import Hypothesis
+
+_COLUMNS = ("id", "domain", "rank", "text", "score", "log_prob", "distance")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("decode")(decode)
+
+
+def decode(
+    emissions: Path = typer.Argument(..., help="The .npz file of log-probabilities."),
+    symbols: Path | None = typer.Option(
+        None, "--symbols", help="Text of each class; symbols.json beside it by default."
+    ),
+    blank: int | None = typer.Option(None, "--blank", min=0, help="Class of the blank, if the symbols do not say. [0]"),
+    targets: Path | None = typer.Option(None, "--targets", help="Target file."),
+    domain: str | None = typer.Option(None, "--domain", help="The domain of all lines."),
+    domains: Path | None = typer.Option(None, "--domains", help="TSV of id and domain; those of the .npz by default."),
+    lam: float = typer.Option(0.5, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search."),
+    scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance; 1 is the paper."),
+    distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2, aligned_w2, js, kl or w1."),
+    beam: int = typer.Option(5, "--beam", min=1, help="Hypotheses kept in the search."),
+    nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line."),
+    lm: Path | None = typer.Option(None, "--lm", help="Character n-gram model: .npz of fada, or ARPA."),
+    lm_weight: float = typer.Option(0.5, "--lm-weight", min=0, help="Weight of the language model."),
+    prior_weight: float = typer.Option(0.0, "--prior-weight", help="Weight of log p_domain - log p_all per character."),
+    length_bonus: float = typer.Option(0.0, "--length-bonus", help="Added to the score for each character."),
+    forbidden: str = typer.Option("", "--forbidden", help="Characters that may not be written."),
+    allowed: str | None = typer.Option(None, "--allowed", help="The only characters that may be written."),
+    alignment: bool = typer.Option(False, "--alignment", help="Frames and confidence of each character (JSONL only)."),
+    threads: int | None = typer.Option(None, "--threads", min=1, help="Threads. [all]"),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", help="A .tsv, .jsonl or .txt file; TSV to the terminal without."
+    ),
+) -> None:
+    """Decode stored emissions, guided by the character frequencies of each line's domain.
+
+    Without --targets this is plain beam search. A .txt file holds the texts only, one line each.
+    """
+    from fada.decoding.ctc import CTCBeamDecoder
+    from fada.emissions import Emissions, domains_of_lines
+    from fada.errors import FadaError
+    from fada.lm import CharNgram
+    from fada.targets import TargetSet
+
+    if out is not None and out.suffix not in _WRITERS:
+        raise FadaError(f"{out}: unknown ending {out.suffix!r}, expected one of {', '.join(_WRITERS)}.")
+    if alignment and (out is None or out.suffix != ".jsonl"):
+        raise FadaError("--alignment needs --out with the ending .jsonl.")
+    if targets is None and (domain or domains or prior_weight):
+        raise FadaError("a domain or prior correction without --targets has no effect: name the target file.")
+    data = Emissions.load(emissions, symbols, blank)
+    target_set = None if targets is None else TargetSet.load(targets)
+    names = domains_of_lines(data, domain, domains) if target_set is not None else data.domains or [None] * len(data)
+    model = None if lm is None else CharNgram.load(lm) if lm.suffix == ".npz" else CharNgram.from_arpa(lm)
+    decoder = CTCBeamDecoder(
+        data.symbols,
+        blank=data.blank,
+        beam_size=beam,
+        lam=lam,
+        distance=distance,
+        scale=scale,
+        lm=model,
+        lm_weight=lm_weight if model is not None else 0.0,
+        prior=None if target_set is None else target_set.overall,
+        prior_weight=prior_weight,
+        length_bonus=length_bonus,
+        forbidden=forbidden,
+        allowed=allowed,
+        threads=threads,
+    )
+    chosen = None if target_set is None else [target_set[str(name)] for name in names]
+    found = decoder.decode_batch(data.log_probs, targets=chosen, nbest=nbest)
+    rows = _rows(data.ids, names, found, alignment)
+    if out is None:
+        _print_tsv(rows)
+    else:
+        _WRITERS[out.suffix](out, rows)
+        typer.echo(f"{len(data)} lines decoded: {out}")
+
+
+def _rows(
+    ids: Sequence[str], domains: Sequence[str | None], found: "Sequence[Sequence[Hypothesis]]", alignment: bool
+) -> Iterable[dict[str, Any]]:
+    for line, domain, hypotheses in zip(ids, domains, found, strict=True):
+        for rank, h in enumerate(hypotheses, 1):
+            values = (line, domain, rank, h.text, h.score, h.log_prob, h.distance)
+            row: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
+            if alignment:
+                row |= {"frames": h.char_frames, "confidences": [round(c, 6) for c in h.char_confidences]}
+            yield row
+
+
+def _print_tsv(rows: Iterable[dict[str, Any]]) -> None:
+    import sys
+
+    _tsv(sys.stdout, rows)
+
+
+def _tsv(stream: Any, rows: Iterable[dict[str, Any]]) -> None:
+    writer = csv.DictWriter(stream, _COLUMNS, delimiter="\t", lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, **{k: f"{v:.6f}" for k, v in row.items() if isinstance(v, float)}})
+
+
+def _write_tsv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    from fada.files import replacing
+
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as stream:
+        _tsv(stream, rows)
+
+
+def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    from fada.files import write_text
+
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _write_txt(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    from fada.files import write_text
+
+    write_text(path, "".join(row["text"].replace("\n", " ") + "\n" for row in rows))
+
+
+_WRITERS = {".tsv": _write_tsv, ".jsonl": _write_jsonl, ".txt": _write_txt}

@@ -1,0 +1,280 @@
+"""Training through the library and the real command line: run folders, determinism, interruption, processes, errors."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fada
+import test_models_seq2seq as models
+from fada.data.lines import Line, write_parquet
+from fada.runs import Run
+from fada.training import TrainSettings, train
+from fada.training_data import LineDataset, WidthSampler, split_lines
+from training_lines import image_folder, image_lines, sound_folder
+
+FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+SMALL = {"model": "crnn:tiny", "batch_size": 4, "epochs": 2, "patience": 0, "threads": 1, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return image_folder(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def reference(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """An uninterrupted run."""
+    return run(data, tmp_path_factory.mktemp("runs") / "reference")
+
+
+def run(data: Path, out: Path, **changes: Any) -> Run:
+    return train(TrainSettings.of({**SMALL, "data": str(data), "out": out, "domain_column": "domain", **changes}))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def assert_same_weights(a: Path, b: Path) -> None:
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def losses(folder: Path) -> list[float]:
+    history = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["history"]
+    return [entry["loss"] for entry in history]
+
+
+def test_the_run_folder_holds_everything_and_loads_in_one_line(reference: Run) -> None:
+    opened = fada.load_run(reference.folder)
+    assert opened.config["settings"]["lam"] == 0.5
+    assert opened.config["lines"] == {"train": 24, "validation": 6, "test": 6}
+    assert set(opened.targets) == {"old", "new"}
+    history = opened.metrics["history"]
+    assert [entry["epoch"] for entry in history] == [1, 2]
+    for entry in history:
+        assert entry["loss"] == pytest.approx(0.5 * entry["task_loss"] + 0.5 * entry["alignment_loss"], rel=1e-5)
+        assert set(entry["validation"]["per_domain"]) == {"old", "new"}
+        assert entry["validation"]["distance"] > 0
+    table = opened.predictions
+    assert table.column_names == [
+        "id", "domain", "reference", "system", "hypothesis", "log_prob", "distance", "score",
+    ]  # fmt: skip
+    assert set(table["system"].to_pylist()) == {"greedy", "beam5"}
+    assert table.num_rows == 12
+    assert len(opened.emissions("validation").ids) == 6
+    assert opened.emissions("test").references is not None
+    lines = image_lines(3)
+    assert opened.recognizer.transcribe(lines) == fada.load_recognizer(reference.folder).transcribe(lines)
+    assert not (reference.folder / "checkpoints").exists()
+
+
+def test_a_c_rnn_learns_to_read(tmp_path: Path) -> None:
+    data = image_folder(tmp_path / "data", train=64, validation=12)
+    settings = {"epochs": 22, "learning_rate": 0.01, "augment": 0.3, "lam": 0.9}
+    finished = run(data, tmp_path / "run", **settings)
+    history = finished.metrics["history"]
+    assert min(entry["validation"]["cer"] for entry in history) < 30
+    assert finished.metrics["test"]["beam5"]["cer"] < 40
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
+    reference: Run, data: Path, tmp_path: Path
+) -> None:
+    run(data, tmp_path / "again")
+    assert_same_weights(reference.folder, tmp_path / "again")
+    run(data, tmp_path / "other", seed=1, epochs=1)
+    assert not torch.equal(weights(tmp_path / "other")["output.weight"], weights(reference.folder)["output.weight"])
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM])
+def test_resume_after_kill_gives_the_same_weights(
+    reference: Run, data: Path, tmp_path: Path, stop: signal.Signals
+) -> None:
+    out = tmp_path / "run"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    command = [
+        *FADA,
+        "train",
+        f"--data={data}",
+        "--domain-column=domain",
+        f"--out={out}",
+        *options,
+        "--set=save_steps=1",
+    ]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        time.sleep(0.02)
+    process.send_signal(stop)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == (143 if stop == signal.SIGTERM else -signal.SIGKILL), errors
+    assert not (out / "model").exists()
+    resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "CER" in resumed.stdout
+    assert_same_weights(reference.folder, out)
+    assert losses(out) == losses(reference.folder)
+
+
+def test_two_processes_learn_what_one_with_twice_the_batch_learns(data: Path, tmp_path: Path) -> None:
+    run(data, tmp_path / "one", batch_size=8, learning_rate=0.003)
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={20000 + os.getpid() % 20000}"]
+    script = tmp_path / "script.py"
+    script.write_text("from fada.cli import main\nmain()\n", encoding="utf-8")
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    command = [sys.executable, *launcher, str(script), "train", f"--data={data}", "--domain-column=domain"]
+    command += [f"--out={tmp_path / 'two'}", *options, "--learning-rate=0.003"]
+    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lam": 1.0},
+        {"lam_schedule": "warmup", "lam_warmup": 1, "pool": "domain"},
+        {"lam_schedule": "adaptive", "pool": "epoch", "distance": "aligned_w2", "scale": 20},
+        {"tagging": "predicted", "accumulate": 2},
+        {"tagging": "given", "precision": "bf16"},
+    ],
+    ids=str,
+)
+def test_every_option_trains(data: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    finished = run(data, tmp_path / "run", epochs=1, batch_size=8, **changes)
+    entry = finished.metrics["history"][0]
+    assert np.isfinite(entry["loss"])
+    assert (entry["alignment_loss"] > 0) == (changes.get("lam") != 1)
+    assert not any("domain" in text for text in finished.predictions["hypothesis"].to_pylist())
+
+
+def test_trocr_trains_with_the_alignment_loss(data: Path, tmp_path: Path) -> None:
+    finished = run(data, tmp_path / "run", model="trocr-tiny", epochs=1, batch_size=8, tagging="given")
+    assert finished.metrics["history"][0]["alignment_loss"] > 0
+    assert finished.predictions.num_rows == 12
+    assert not any("domain" in text for text in finished.predictions["hypothesis"].to_pylist())
+
+
+def test_a_pretrained_trocr_is_fine_tuned(data: Path, tmp_path: Path) -> None:
+    folder = models.trocr_folder(tmp_path / "pretrained")
+    finished = run(data, tmp_path / "run", model=str(folder), epochs=1, batch_size=8, beam_size=1)
+    assert finished.recognizer.kind == "seq2seq"
+
+
+def test_whisper_trains_with_the_alignment_loss(tmp_path: Path) -> None:
+    folder = models.whisper_folder(tmp_path / "whisper")
+    data = sound_folder(tmp_path / "data")
+    finished = run(data, tmp_path / "run", model=str(folder), epochs=1, max_seconds=1, beam_size=2)
+    assert finished.metrics["history"][0]["alignment_loss"] > 0
+    assert set(finished.metrics["validation"]) == {"greedy", "beam2"}  # no test lines: reported on validation
+
+
+def test_a_ctc_model_of_transformers_trains_with_the_alignment_loss(tmp_path: Path) -> None:
+    folder = models.wav2vec2_folder(tmp_path / "wav2vec2")
+    data = sound_folder(tmp_path / "data")
+    finished = run(data, tmp_path / "run", model=str(folder), epochs=1, beam_size=2)
+    assert finished.metrics["history"][0]["alignment_loss"] > 0
+    assert finished.emissions("validation").symbols == ("", "a", "b", "c", "d")
+
+
+def test_a_recipe_is_overridden_by_the_command_line_and_unknown_keys_are_refused(data: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model: crnn:tiny\nepochs: 9\nbatch_size: 8\nlam: 1.0\n", encoding="utf-8")
+    command = [*FADA, "train", f"--recipe={recipe}", f"--data={data}", "--domain-column=domain", "--epochs=1"]
+    command += [f"--out={tmp_path / 'run'}", "--set", "patience=0"]
+    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    settings = fada.load_run(tmp_path / "run").config["settings"]
+    assert (settings["epochs"], settings["batch_size"], settings["patience"]) == (1, 8, 0)
+    recipe.write_text("lambda: 0.3\n", encoding="utf-8")
+    refused = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert refused.returncode == 2
+    assert "lambda" in refused.stderr
+    assert "Known settings" in refused.stderr
+
+
+def test_a_loss_that_is_not_a_number_ends_with_advice(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(fada.FadaError, match=r"the loss is (nan|inf).*Lower learning_rate"):
+        run(data, tmp_path / "run", learning_rate=1e30, warmup=0.0, epochs=5)
+    assert fada.load_run(tmp_path / "run").config["settings"]["learning_rate"] == 1e30
+
+
+def test_a_domain_without_training_lines_is_named(tmp_path: Path) -> None:
+    data = image_folder(tmp_path)
+    stranger = Line("s", "abc", "future", image=image_lines(1)[0].image)
+    write_parquet([*image_lines(4), stranger], data / "validation.parquet")
+    with pytest.raises(fada.FadaError, match="'future' occurs in the validation lines but has no training lines"):
+        run(data, tmp_path / "run")
+
+
+def test_a_character_missing_from_the_model_is_named(reference: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write_parquet([*image_lines(6), Line("s", "abζ", "old", image=image_lines(1)[0].image)], data / "train.parquet")
+    with pytest.raises(fada.FadaError, match=r"'ζ' \(U\+03B6\)"):
+        run(data, tmp_path / "run", model=str(reference.folder), new_characters="fail")
+
+
+def test_a_full_disk_leaves_a_usable_run_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", full)
+        with pytest.raises(fada.FadaError, match=r"no space left.*--resume"):
+            run(data, tmp_path / "run", epochs=1)
+    assert run(data, tmp_path / "run", epochs=1, resume=True).metrics["test"]
+
+
+def test_an_existing_run_is_not_overwritten(reference: Run, data: Path) -> None:
+    with pytest.raises(fada.FadaError, match="already holds a run"):
+        run(data, reference.folder)
+    with pytest.raises(fada.FadaError, match=r"no config\.json here"):
+        fada.load_run(data)
+
+
+def test_lines_are_held_out_by_their_id() -> None:
+    lines = image_lines(60)
+    parts = split_lines(lines, 0.2, seed=0)
+    again = split_lines([*lines, *image_lines(9, prefix="more")], 0.2, seed=0)
+    held = {line.id for line in parts["validation"]}
+    assert 3 <= len(held) <= 25
+    assert held <= {line.id for line in again["validation"]}
+    assert not held & {line.id for line in parts["train"]}
+
+
+def test_batches_have_lines_of_similar_width_and_every_line_once(reference: Run) -> None:
+    dataset = LineDataset(reference.recognizer, image_lines(40), ["old", "new"])
+    sampler = WidthSampler(dataset, block=8, seed=3)
+    order = list(sampler)
+    assert sorted(order) == list(range(40))
+    spread = [np.ptp(dataset.sizes[order[i : i + 8]]) for i in range(0, 40, 8)]
+    assert np.mean(spread) < 0.6 * np.ptp(dataset.sizes)
+    dataset.epoch = 1
+    assert list(sampler) != order
+
+
+def test_models_are_listed_and_described_on_the_command_line(reference: Run) -> None:
+    listed = subprocess.run([*FADA, "models", "list", "--json"], env=ENVIRONMENT, capture_output=True, text=True)
+    assert "crnn:base" in [row["model"] for row in json.loads(listed.stdout)]
+    described = subprocess.run(
+        [*FADA, "models", "describe", str(reference.folder), "--json"], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    properties = {row["property"]: row["value"] for row in json.loads(described.stdout)}
+    assert properties["kind"] == "ctc"
+    assert set(properties["characters"]) == set(" abcd")
