@@ -185,6 +185,7 @@ def test_any_bytes_are_read_or_skipped(tmp_path, content, ending):
         assert line.id
 
 
+@pytest.mark.timeout(900)
 def test_a_million_rows_are_read_in_constant_memory(folder):
     program = """
         import resource

@@ -215,6 +215,15 @@ def test_tuning_and_history_are_drawn(one: Written, work: Path) -> None:
     assert "Not better than λ = 1 beyond noise." in write_report([folder], resamples=20).path.read_text("utf-8")
 
 
+def test_validation_lines_are_not_passed_off_as_test_lines(work: Path) -> None:
+    folder = make_run(work / "validation", lines=10)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["lines"] = {"train": 90, "validation": 10, "test": 0}
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    page = write_report([folder], resamples=20, with_images=False).path.read_text("utf-8")
+    assert "There were no test lines" in page
+
+
 def test_settings_versions_seeds_licence_and_citation_are_told(one: Written) -> None:
     page = one.path.read_text("utf-8")
     for text in ("CC-BY-4.0", "@misc{codices", "batch_size", "fada 0.1.0", "Seeds", "versions.torch"):

@@ -158,6 +158,12 @@ def test_latex_escapes_its_special_characters() -> None:
     )
 
 
+def test_captions_say_how_texts_were_compared(folders: list[Path]) -> None:
+    runs = load_runs(folders[:2], average="macro", normalization="case", units="graphemes")
+    caption = table_named(runs, "systems").caption
+    assert "macro average over grapheme clusters, normalised (case)" in caption
+
+
 def test_equal_printed_values_are_all_bold() -> None:
     run_table = Table("t", "T", "C", (), ("x", "a", "b"), 1, (("r", Cell(MeanSem(1, None, 1), best=True), None),))
     assert "**1.00**" in run_table.to_markdown()

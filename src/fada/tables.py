@@ -18,7 +18,7 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from fada.errors import FadaError
-from fada.evaluation import Evaluation, evaluate, natural_key, over_seeds
+from fada.evaluation import Evaluation, evaluate, natural_key, over_seeds, parse_normalization
 from fada.files import write_text
 from fada.statistics import MeanSem, mean_sem
 from fada.systems import read_table
@@ -545,7 +545,7 @@ def main_table(runs: Sequence[RunResults]) -> Table | None:
     return Table(
         name="main",
         title="Main results",
-        caption=f"CER and WER in percent, micro average{_seeds_note(results)}. Bold: best of its row.",
+        caption=f"CER and WER in percent, {_how(runs)}{_seeds_note(results)}. Bold: best of its row.",
         heads=(("", 2), *((method, 2) for method in paper)),
         columns=("Data", "Model", *("CER ↓", "WER ↓") * len(paper)),
         labels=2,
@@ -600,7 +600,7 @@ def domain_tables(runs: Sequence[RunResults]) -> list[Table]:
             Table(
                 name="domains" if number == 0 else f"domains-{number + 1}",
                 title=f"Per domain: {dataset}",
-                caption=f"CER in percent, micro average{_seeds_note(results)}. Bold: best of its model and domain.",
+                caption=f"CER in percent, {_how(runs)}{_seeds_note(results)}. Bold: best of its model and domain.",
                 heads=(),
                 columns=("Model", "Method", *domains, "all"),
                 labels=2,
@@ -633,7 +633,7 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
     return Table(
         name="beam",
         title="Beam size",
-        caption="CER in percent, mean over seeds (SEM); beam 1 is best-path decoding. Bold: best of its row.",
+        caption=f"CER in percent, {_how(runs)}, mean over seeds (SEM); beam 1 is best-path decoding. Bold: best of its row.",
         heads=(("", 3), ("beam", len(sizes))),
         columns=("Data", "Model", "Method", *map(str, sizes)),
         labels=3,
@@ -658,7 +658,7 @@ def systems_table(runs: Sequence[RunResults]) -> Table:
     return Table(
         name="systems",
         title="All systems",
-        caption="Rates in percent, micro average, mean over seeds (SEM). Bold: best of its data set and model.",
+        caption=f"Rates in percent, {_how(runs)}, mean over seeds (SEM). Bold: best of its data set and model.",
         heads=(),
         columns=("Data", "Model", "Training", "Decoding", "CER ↓", "WER ↓", "NED ↓"),
         labels=4,
@@ -688,6 +688,16 @@ def _mark_best(cells: Sequence[Cell | None], period: int = 1) -> list[Cell | Non
 
 def _relative(value: float, baseline: float) -> MeanSem:
     return mean_sem([100 * (value - baseline) / baseline if baseline > 0 else 0.0])
+
+
+def _how(runs: Sequence[RunResults]) -> str:
+    """How texts were compared: "micro average", and what is not the default."""
+    options = runs[0].options
+    parts = [f"{options.get('average') or 'micro'} average"]
+    if options.get("units") == "graphemes":
+        parts.append("over grapheme clusters")
+    names = parse_normalization(options.get("normalization"))
+    return " ".join(parts) + (f", normalised ({', '.join(names)})" if names else "")
 
 
 def _seeds_note(results: Mapping[Any, Mapping[str, Sequence[Evaluation]]]) -> str:

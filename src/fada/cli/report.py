@@ -10,9 +10,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def report(
-        runs: list[Path] = typer.Argument(
-            ..., metavar="RUN...", help="Run folders; seeds of one setting are averaged."
-        ),
+        runs: list[Path] = typer.Argument(..., metavar="RUN", help="Run folders; seeds of one setting are averaged."),
         out: Path | None = typer.Option(
             None, "--out", "-o", help="HTML file. Default: report.html in the run folder, or here for several runs."
         ),
