@@ -30,6 +30,9 @@ DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP = range(4)
 """How the search of a line ended."""
 
 _LOWEST = -1e300
+_FEW = 32
+_TINY = 1e-30
+"""Probabilities are rescaled when the largest falls below this."""
 
 
 class Lines(NamedTuple):
@@ -359,6 +362,8 @@ def search_lines(
     candidates = np.empty(V + 1, np.int32)
     best_gain = np.empty(V)
     best_class = np.empty(V, np.int32)
+    waiting_score = np.empty(V)
+    waiting_class = np.empty(V, np.int64)
     probability = np.empty(V)
     computed_at = np.empty(V, np.int32)
     reached = np.zeros(components, np.int32)
@@ -488,11 +493,13 @@ def search_lines(
                 found = _contributions(wide_rows, t, lam, ceiling, threshold, gain)
             else:
                 found = _contributions(narrow_rows, t, lam, ceiling, threshold, gain)
+            ready = 0
             if found > 0:
                 found = 0
                 for c in range(V):
                     candidates[found] = c
                     found += gain[c] >= threshold
+            if found <= _FEW:
                 for j in range(found):
                     c = candidates[j]
                     x = gain[c]
@@ -503,16 +510,23 @@ def search_lines(
                         i -= 1
                     best_gain[i] = x
                     best_class[i] = c
+                ready = found
+            else:
+                # Too many to sort: most will never be reached. They wait in a heap.
+                for j in range(found):
+                    waiting_score[j] = -gain[candidates[j]]
+                    waiting_class[j] = candidates[j]
+                for j in range((found >> 1) - 1, -1, -1):
+                    _sift_down(waiting_score, waiting_class, j, found)
 
-            # -- extensions
             if found == 0 and full:
                 # Nothing can enter: the beam is the same, and only the probabilities move on.
                 for a in range(n_active):
                     s = active[a]
                     if last[s] >= 0 and slot_of[parent[node[s]]] >= 0:
                         has_child[slot_of[parent[node[s]]], last[s]] = 0
-                rescale = 1.0 / largest
-                log_largest = math.log(largest)
+                log_largest = math.log(largest) if largest < _TINY else 0.0
+                rescale = 1.0 / largest if largest < _TINY else 1.0
                 log_scale += log_largest
                 for a in range(n_active):
                     s = active[a]
@@ -521,6 +535,8 @@ def search_lines(
                     total[s] = p_blank[s] + p_label[s]
                     log_total[s] = new_log[s] - log_largest
                 continue
+
+            # -- extensions
             for i in range((size >> 1) - 1, -1, -1):
                 _sift_down(heap_score, heap_key, i, size)
             if found > 0:
@@ -535,14 +551,19 @@ def search_lines(
                         lowest = distance[s] - largest_drop[length[s]]
                         if lowest > 0.0:
                             bound -= mu * lowest
-                    if full and bound + best_gain[0] < heap_score[0]:
-                        continue
                     if guided and incremental:
                         one = linear[length[s] + 1]
                         two = quadratic[length[s] + 1]
                         constant = squares[s] * two + products[s] * one + q_mean
                     irregular = has_general and table_irregular[tail[s]]
                     for i in range(found):
+                        if i == ready:
+                            best_gain[i] = -waiting_score[0]
+                            best_class[i] = waiting_class[0]
+                            ready += 1
+                            waiting_score[0] = waiting_score[found - ready]
+                            waiting_class[0] = waiting_class[found - ready]
+                            _sift_down(waiting_score, waiting_class, 0, found - ready)
                         if full and bound + best_gain[i] < heap_score[0]:
                             break
                         c = best_class[i]
@@ -606,6 +627,8 @@ def search_lines(
                                     value -= mu * counted_distance(kind, counts[s], length[s] + 1, reference)
                                     counts[s, cell] -= 1
                         if uses_lm:
+                            if full and value + slack[c] < heap_score[0]:
+                                continue
                             value += lm_weight * automaton_step(lm, lm_state[s], c, reached)
                         key = (np.int64(s) << shift) | c
                         if not full:
@@ -745,8 +768,8 @@ def search_lines(
                 if slot_of[node[active[a]]] != active[a]:
                     free[n_free] = active[a]
                     n_free += 1
-            rescale = 1.0 / largest
-            log_largest = math.log(largest)
+            log_largest = math.log(largest) if largest < _TINY else 0.0
+            rescale = 1.0 / largest if largest < _TINY else 1.0
             log_scale += log_largest
             for i in range(size):
                 s = upcoming[i]

@@ -86,7 +86,7 @@ class SymbolSteps:
         return Step(before[same:], after[same:], self.tail(tail + symbol))
 
     def is_irregular(self, tail: str) -> bool:
-        """Whether every symbol's effect depends on this tail: a space is pending that only the next letter makes count."""
+        """Whether every symbol's effect depends on this tail: a space is pending, and counts only before a letter."""
         return self._collapses and tail == "x "
 
     @cached_property
@@ -96,7 +96,7 @@ class SymbolSteps:
 
     @cached_property
     def characters(self) -> set[str]:
-        """Every character that the normalised text of a hypothesis can contain; `OTHER` if they are too many to list."""
+        """Every character that the normalised text of a hypothesis can contain; `OTHER` if they are too many."""
         raw = {c for symbol in self.writable for c in unicodedata.normalize("NFC", symbol)}
         joining = {c for symbol in self.writable for c in symbol if _joins_previous(c)}
         found, frontier = set(raw), raw

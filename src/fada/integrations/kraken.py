@@ -39,7 +39,7 @@ def symbols_of(codec: Any) -> list[str]:
     several = [labels for labels in mapping if len(labels) != 1]
     if several:
         raise FadaError(
-            f"the codec writes {mapping[several[0]]!r} with {len(several[0])} labels, expected one label for each text: "
+            f"the codec writes {mapping[several[0]]!r} with {len(several[0])} labels, expected one for each text: "
             "a character can only be guided when it is one class of the model."
         )
     labels = {labels[0]: text for labels, text in mapping.items()}
@@ -66,8 +66,8 @@ def decoder(
         settings: further arguments of :class:`fada.CTCBeamDecoder` (``scale``, ``distance``, ``lm``, ``forbidden``, …).
 
     Returns:
-        a function of `outputs`, (N, C, W) or (C, W) probabilities as torch tensor or numpy array, and `lengths`, (N,) or
-        None; it returns one labelling for each line.
+        a function of `outputs`, (N, C, W) or (C, W) probabilities as torch tensor or numpy array, and of `lengths`,
+        (N,) or None; it returns one labelling for each line.
     """
     if symbols is None:
         if codec is None:
