@@ -1,8 +1,8 @@
 """Speed of the CTC decoder: against other decoders, guided against plain, two threads against one.
 
-All systems decode the same made-up but realistic emissions (lines of about 53 characters, 128 to 256 frames, 100 classes,
-best path character error about 15 %) in one run, taking turns; a figure is the best of the rounds. CPU time is measured
-except for threads, so that other load on the machine matters less.
+All systems decode the same made-up but realistic emissions (lines of about 53 characters, 128 to 256 frames, 100
+classes, best path character error about 15 %) in one run, taking turns; a figure is the best of the rounds. CPU time is
+measured except for threads, so that other load on the machine matters less.
 
     python -m benchmarks.ctc [--lines 200] [--rounds 5] [--out FOLDER]
 
@@ -32,7 +32,9 @@ BEAMS = (5, 7, 25, 100)
 ALPHABET = [chr(i) for i in range(32, 127)] + list("éüß€")
 SYMBOLS = ["", *ALPHABET]
 V = len(SYMBOLS)
-LOOKALIKES = "ceo aou nmrhu il1tI|j vuwy bhk6 gqy9 fts dcl OQ0D S5s Z2z B8 PRF UVW .,' -_~ ;:i ([{ )]} xkX CGO EFL MNH 78 34"
+LOOKALIKES = (
+    "ceo aou nmrhu il1tI|j vuwy bhk6 gqy9 fts dcl OQ0D S5s Z2z B8 PRF UVW .,' -_~ ;:i ([{ )]} xkX CGO EFL MNH 78 34"
+)
 SECONDS_PER_ROUND = 0.6
 
 Decode = Callable[[Sequence[np.ndarray]], list[str]]
@@ -65,7 +67,7 @@ def emission(text: str, rng: np.random.Generator) -> np.ndarray:
     frames = np.linspace(0, T - 2, len(text)) + rng.uniform(-0.4, 0.4, len(text))
     at = -2
     for previous, c, frame in zip(" " + text, text, frames, strict=False):
-        at = max(int(round(frame)), at + (2 if c == previous else 1), 0)
+        at = max(round(float(frame)), at + (2 if c == previous else 1), 0)
         if at >= T:
             break
         certain = rng.uniform(0.08, 0.62) if rng.random() < 0.24 else rng.beta(14, 1)

@@ -110,33 +110,26 @@ def test_new_characters_can_be_added_to_a_trained_network(recognizer: CRNNRecogn
         CRNNRecognizer.load(tmp_path).encode("abz")
 
 
-def test_bfloat16_autocast_reads_nearly_the_same(recognizer: CRNNRecognizer) -> None:
-    pixels = torch.rand(1, 1, 40, 64, generator=torch.Generator().manual_seed(0))
-    model = recognizer.model.eval()
-    with torch.no_grad():
-        exact = model(pixels).logits.softmax(-1)
-        with torch.autocast("cpu", torch.bfloat16):
-            rough = model(pixels).logits.float().softmax(-1)
-    assert (exact - rough).abs().max() < 0.05
-
-
 def test_a_line_with_more_characters_than_frames_counts_zero() -> None:
     logits = torch.zeros(1, 2, 4, requires_grad=True)
     loss = ctc_loss(logits, torch.tensor([2]), torch.tensor([[1, 1, 2, 3]]), blank=0)
     loss.backward()
-    assert float(loss) == 0
+    assert float(loss.detach()) == 0
     assert torch.isfinite(logits.grad).all()
 
 
 def test_straightening_levels_a_sloping_line() -> None:
-    grey = np.asarray(drawn_line("abcabcabc", 60))
-    slope = np.stack([np.roll(grey[:, x], round(x * 0.08)) for x in range(grey.shape[1])], 1)
-    level = 255 - straighten(slope, 40).astype(float)
-    rows = np.arange(40)[:, None]
-    centre = (level * rows).sum(0) / np.maximum(level.sum(0), 1e-9)
-    inked = level.sum(0) > 200
-    halves = np.array_split(centre[inked], 2)
-    assert abs(halves[0].mean() - halves[1].mean()) < 2.5
+    grey = np.asarray(drawn_line("abc" * 10, 80))
+    slope = np.stack([np.roll(grey[:, x], round(x * 0.06)) for x in range(grey.shape[1])], 1)
+
+    def rise(ink: np.ndarray) -> float:
+        """How far the right half stands below the left, in heights of the line."""
+        rows = np.arange(len(ink))[:, None] / len(ink)
+        halves = [(half * rows).sum() / half.sum() for half in np.array_split(ink, 2, axis=1)]
+        return float(halves[1] - halves[0])
+
+    assert rise(230.0 - slope) > 0.15
+    assert abs(rise(255.0 - straighten(slope, 40))) < 0.05
 
 
 @settings(max_examples=20, deadline=None)

@@ -103,7 +103,7 @@ def test_tuning_finds_guidance_that_helps_and_says_how_sure_it_is(tuned):
     assert evidence.guidance_gain["difference"] == pytest.approx(evidence.gain["difference"])
     assert evidence.curve[0]["lam"] == 1.0
     assert {point["lam"] for point in evidence.curve} == {0.1, 0.3, 0.5, 1.0}
-    assert min(point["error"] for point in evidence.curve) == pytest.approx(evidence.chosen, abs=1e-5)
+    assert min(point["error"] for point in evidence.curve) == pytest.approx(evidence.chosen, abs=1e-3)
 
 
 def test_tuning_recommends_plain_search_and_warns_when_nothing_is_better_beyond_noise(validation, knowledge):

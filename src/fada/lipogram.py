@@ -12,7 +12,7 @@ Four modes write from the same prompts:
 Only what the model writes is counted, never the prompt. The distance is ``aligned_w2``: the sorted one does not know
 which character is which. By default the target tells only the forbidden characters apart and pools all others, so that
 their frequency is all that the guidance sees; a distribution over the whole alphabet (the paper's experiment) also
-pulls every other character towards its usual frequency.
+pulls every other character towards its usual frequency. With the mask, only the latter has anything left to guide.
 """
 
 import importlib.metadata

@@ -72,6 +72,7 @@ class LipogramRecipe(BaseModel):
     warmup: float = Field(100.0, ge=0)
     tuned_scales: tuple[float, ...] = ()
     tuned_perplexity: float = Field(1.03, gt=1)
+    both_scale: float = Field(20.0, ge=0)
     rates: dict[str, tuple[float, ...]] = {}
     rate_scale: float = Field(400.0, ge=0)
     max_new_tokens: int = Field(120, ge=1)
@@ -259,8 +260,11 @@ class Experiment:
             target, changes = focused_target({letter: requested}), {"scale": self.recipe.rate_scale}
         elif variant == "paper":
             target, changes = lipogram_target(self.own(), letter), {"scale": 1.0, "warmup": 0.0}
-        elif "soft" in variant:
+        elif variant == "soft":
             changes = {"scale": self.scale()}
+        elif variant == "soft+hard":
+            # The mask keeps the forbidden letters at zero; what is left to guide is the usual use of the others.
+            target, changes = lipogram_target(self.own(), letter), {"scale": self.recipe.both_scale}
         mode = "soft" if variant == "paper" else variant
         writer = self.writer(search, **changes)
         begun = time.strftime("%Y-%m-%dT%H:%M:%S")

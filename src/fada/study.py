@@ -7,6 +7,7 @@ where it stopped.
 import json
 import multiprocessing
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ def demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:
     return run_study([lines], out, settings, DEMO_ALIGNED, jobs=jobs, title="Demo: synthetic Greek hands")
 
 
-DEMO_LINES: dict[str, Any] = {"lines": 1690, "height": 48, "noise": 0.7, "seed": 0}
+DEMO_LINES: dict[str, Any] = {"lines": 1690, "height": 48, "noise": 1.5, "seed": 0}
 DEMO_SETTINGS: dict[str, Any] = {
     "model": "crnn:tiny",
     "domain_column": "domain",
@@ -145,7 +146,13 @@ DEMO_SETTINGS: dict[str, Any] = {
     "augment": 0.5,
     "seed": 0,
 }
-DEMO_ALIGNED: dict[str, Any] = {"lam": 0.5, "distance": "aligned_w2", "scale": 20.0}
+DEMO_ALIGNED: dict[str, Any] = {
+    "lam": 0.5,
+    "distance": "aligned_w2",
+    "scale": 20.0,
+    "lam_schedule": "warmup",
+    "lam_warmup": 4.0,
+}
 QUICK_LINES: dict[str, Any] = {**DEMO_LINES, "lines": 120}
 QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
 
@@ -185,8 +192,19 @@ def _tuned(run: Run, grid: Grid) -> Tuned:
     path = run.folder / "tuned.json"
     if not path.exists():
         _say(f"{run.folder.name}: tuning guided decoding on the validation lines")
-        tune(run.emissions("validation"), _knowledge(run.targets), grid=grid, lms=(), prior=False).save(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it is in the evidence, and printed with the result
+            found = tune(run.emissions("validation"), _knowledge(run.targets), grid=grid, lms=(), prior=False)
+        found.save(path)
     return Tuned.load(path)
+
+
+def _guided_weights(tuned: Tuned) -> Weights:
+    """The best guided setting, also where tuning recommends none: the table shows what guidance does."""
+    if tuned.guided or tuned.evidence is None:
+        return tuned.weights
+    best = tuned.evidence.best
+    return Weights(**{name: best[name] for name in Weights.model_fields if name in best})
 
 
 def _knowledge(targets: TargetSet) -> Knowledge:
@@ -199,8 +217,7 @@ def _decode(run: Run, tuned: Tuned) -> Systems:
     import pyarrow.parquet as pq
 
     emissions = run.emissions("test")
-    best = Weights(**(tuned.evidence.best if tuned.evidence else {})) if not tuned.guided else tuned.weights
-    weights = {PLAIN: Weights(beam=tuned.beam), GUIDED: best}
+    weights = {PLAIN: Weights(beam=tuned.beam), GUIDED: _guided_weights(tuned)}
     knowledge = _knowledge(run.targets)
     rows, texts = [], {}
     domains: Sequence[str | None] = emissions.domains or [None] * len(emissions)

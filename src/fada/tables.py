@@ -633,7 +633,7 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
     return Table(
         name="beam",
         title="Beam size",
-        caption=f"CER in percent, {_how(runs)}, mean over seeds (SEM); beam 1 is best-path decoding. Bold: best of its row.",
+        caption=f"CER in percent, {_how(runs)}, mean over seeds (SEM); beam 1 is best path. Bold: best of its row.",
         heads=(("", 3), ("beam", len(sizes))),
         columns=("Data", "Model", "Method", *map(str, sizes)),
         labels=3,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fada.errors import FadaError
-from fada.files import write_json
+from fada.files import write_text
 from fada.targets import CharDistribution, TargetSet
 
 if TYPE_CHECKING:
@@ -119,7 +119,17 @@ class Tuned(Weights):
         """Write the JSON file."""
         order = ["version", "kind", *Weights.model_fields, "lm_order", "lm_share", "evidence"]
         values = self.model_dump(mode="json")
-        write_json(path, {name: values[name] for name in order})
+        values = {name: values[name] for name in order}
+        long: dict[str, str] = {}
+        if values["evidence"]:  # one line per point instead of ten keeps the file small and readable
+            points = [json.dumps(point, ensure_ascii=False) for point in values["evidence"]["curve"]]
+            long = {"@curve": "[\n      " + ",\n      ".join(points) + "\n    ]"}
+            long["@digests"] = json.dumps(values["evidence"]["line_digests"])
+            values["evidence"] |= {"curve": "@curve", "line_digests": "@digests"}
+        text = json.dumps(values, ensure_ascii=False, indent=2, allow_nan=False)
+        for name, part in long.items():
+            text = text.replace(json.dumps(name), part, 1)
+        write_text(path, text + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tuned":

@@ -72,10 +72,10 @@ class Grid:
     """The values that are tried. Guidance is a full grid; the other terms are swept one after the other."""
 
     lam: Sequence[float] = LAMBDAS
-    scale: Sequence[float] = (1.0, 10.0, 100.0, 1000.0)
+    scale: Sequence[float] = (1.0, 10.0, 100.0)
     distance: Sequence[str] = ("sorted_w2", "aligned_w2")
     beam: Sequence[int] = (5,)
-    prior_weight: Sequence[float] = (0.25, 0.5, 0.75, 1.0)
+    prior_weight: Sequence[float] = (0.25, 0.5, 0.75, 1.0, 1.5)
     lm_weight: Sequence[float] = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
     length_bonus: Sequence[float] = (0.0, 0.5, 1.0, 1.5, 2.0)
 
@@ -690,7 +690,7 @@ def _point(table: Trials, weights: Weights, plain: Weights, folds: Folds) -> dic
         "lam": weights.lam,
         **guidance,
         **weights.model_dump(exclude_defaults=True),
-        "error": round(table.error(weights), 6),
-        "difference": round(table.error(weights) - table.error(plain), 6),
-        "se": round(statistics.difference_standard_error(change, table.lengths, folds.clusters), 6),
+        "error": round(table.error(weights), 4),
+        "difference": round(table.error(weights) - table.error(plain), 4),
+        "se": round(statistics.difference_standard_error(change, table.lengths, folds.clusters), 4),
     }

@@ -18,7 +18,7 @@ def tune(
     lm_order: int = typer.Option(6, min=1, help="Longest n-gram of the language model."),
     lm_share: float = typer.Option(0.5, min=0, max=1, help="Share of the domain's own model in the per-domain model."),
     domain_column: str | None = typer.Option(None, help="Column of the domain in --lm-text."),
-    scale: list[float] = typer.Option([], help="Factor of the distance; repeatable. Default: 1, 10, 100, 1000."),
+    scale: list[float] = typer.Option([], help="Factor of the distance; repeatable. Default: 1, 10, 100."),
     distance: list[str] = typer.Option([], help="Distance; repeatable. Default: sorted_w2, aligned_w2."),
     beam: list[int] = typer.Option([], help="Beam size; repeatable. Default: 5."),
     paper: bool = typer.Option(False, "--paper", help="Only the paper's grid: 19 values of λ, sorted W2, scale 1."),

@@ -115,16 +115,23 @@ def hash_slot(key: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _row_sum(row: np.ndarray) -> float:
-    """Σ exp(row) to about 0.3 %, as (1 + x/4096)^4096, which runs in vector registers; NaN and +inf come through."""
+def _row_sum(rows: np.ndarray, t: int, bits: np.ndarray, powers: np.ndarray) -> float:
+    """Σ exp of frame `t`, at most 6 % too high; NaN if one is in it.
+
+    The bits of a float32 are its base-2 logarithm, linearly interpolated: writing x / log 2 there gives exp(x) in two
+    operations that run in vector registers. `powers` is the float32 view of `bits`.
+    """
+    unknown = 0
+    for c in range(bits.shape[0]):
+        x = np.float32(rows[t, c])
+        unknown += x != x
+        y = x if x > np.float32(-87.0) else np.float32(-87.0)
+        z = y if y < np.float32(88.0) else np.float32(88.0)
+        bits[c] = np.int32(z * np.float32(12102203.0) + np.float32(1065353216.0))
     total = np.float32(0.0)
-    for i in range(row.shape[0]):
-        x = np.float32(row[i])
-        z = np.float32(1.0) + (np.float32(-88.0) if x < np.float32(-88.0) else x) * np.float32(1.0 / 4096.0)
-        for _ in range(12):
-            z *= z
-        total += z
-    return total
+    for c in range(bits.shape[0]):
+        total += powers[c]
+    return math.nan if unknown else total
 
 
 def _pointer_to(element: types.Type) -> Any:
@@ -144,7 +151,9 @@ _float64_at = _pointer_to(types.float64)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def first_unnormalized(lines: Lines, frame: np.ndarray) -> None:
-    """For each line the first frame whose probabilities do not sum to 1 within 1 % (NaN does not), or -1."""
+    """For each line the first frame whose probabilities do not seem to sum to about 1, or -1; a quick look."""
+    bits = np.empty(lines.classes, np.int32)
+    powers = bits.view(np.float32)
     for i in range(frame.shape[0]):
         shape = (lines.frames[i], lines.classes)
         wide = lines.is_float64[i]
@@ -152,8 +161,8 @@ def first_unnormalized(lines: Lines, frame: np.ndarray) -> None:
         wide_rows = carray(_float64_at(lines.address[i]), shape)
         frame[i] = -1
         for t in range(lines.frames[i]):
-            total = _row_sum(wide_rows[t]) if wide else _row_sum(narrow_rows[t])
-            if not abs(total - 1.0) <= 0.01:
+            total = _row_sum(wide_rows, t, bits, powers) if wide else _row_sum(narrow_rows, t, bits, powers)
+            if not 0.985 <= total <= 1.075:
                 frame[i] = t
                 break
 
@@ -323,7 +332,8 @@ def search_lines(
     sibling = np.empty(capacity, np.int32)
     slot_of = np.empty(capacity, np.int32)
 
-    # -- slots: twice the beam, so that a hypothesis that stays is never moved
+    # -- slots: twice the beam, so that a hypothesis that stays is never moved. `rest` is the score without λ log P,
+    #    `reach` the most it can be after one symbol more, before that symbol's own contribution
     slots = 2 * K + 1
     node = np.empty(slots, np.int32)
     last = np.empty(slots, np.int32)
@@ -349,6 +359,9 @@ def search_lines(
     squares = np.zeros(slots)
     products = np.zeros(slots)
     distance = np.zeros(slots)
+    rest = np.zeros(slots)
+    reach = np.zeros(slots)
+    constant = np.zeros(slots)
     has_child = np.zeros((slots, V), np.uint8)
     active = np.empty(K, np.int32)
     upcoming = np.empty(K, np.int32)
@@ -436,6 +449,9 @@ def search_lines(
                 distance[0] = w2_value(0.0, 0.0, 0, q_squares, n)
             else:
                 distance[0] = counted_distance(kind, counts[0], 0, reference)
+        rest[0] = -mu * distance[0]
+        reach[0] = -mu * max(0.0, distance[0] - largest_drop[0])
+        constant[0] = q_mean
         log_scale = 0.0
         status = DONE
 
@@ -468,18 +484,10 @@ def search_lines(
             for a in range(n_active):
                 s = active[a]
                 mass = new_blank[s] + new_label[s]
-                value = lam * log_total[s] + extra[s]
-                if guided:
-                    lowest = distance[s] - largest_drop[length[s]]
-                    if lowest > 0.0:
-                        value -= mu * lowest
-                if value > best_base:
-                    best_base = value
+                best_base = max(best_base, lam * log_total[s] + reach[s])
                 if mass > 0.0:
                     new_log[s] = math.log(mass)
-                    value = lam * new_log[s] + extra[s]
-                    if guided:
-                        value -= mu * distance[s]
+                    value = lam * new_log[s] + rest[s]
                     heap_score[size] = value
                     heap_key[size] = (np.int64(s) << shift) | blank
                     size += 1
@@ -543,18 +551,9 @@ def search_lines(
                 for a in range(n_active):
                     s = active[a]
                     base = lam * log_total[s] + extra[s]
-                    bound = base
-                    one = 0.0
-                    two = 0.0
-                    constant = 0.0
-                    if guided:
-                        lowest = distance[s] - largest_drop[length[s]]
-                        if lowest > 0.0:
-                            bound -= mu * lowest
-                    if guided and incremental:
-                        one = linear[length[s] + 1]
-                        two = quadratic[length[s] + 1]
-                        constant = squares[s] * two + products[s] * one + q_mean
+                    bound = lam * log_total[s] + reach[s]
+                    one = linear[length[s] + 1]
+                    two = quadratic[length[s] + 1]
                     irregular = has_general and table_irregular[tail[s]]
                     for i in range(found):
                         if i == ready:
@@ -619,7 +618,7 @@ def search_lines(
                                 elif incremental:
                                     k = counts[s, cell]
                                     q = reference[at_most[s, k] - 1] if kind == SORTED_W2 else reference[cell]
-                                    square = constant + (2 * k + 1) * two + q * one
+                                    square = constant[s] + (2 * k + 1) * two + q * one
                                     if square > 0.0:
                                         value -= mu * math.sqrt(square)
                                 else:
@@ -755,6 +754,13 @@ def search_lines(
                             distance[d] = math.sqrt(square) if square > 0.0 else 0.0
                         else:
                             distance[d] = counted_distance(kind, counts[d], new_length, reference)
+                        longer = new_length + 1
+                        constant[d] = squares[d] * quadratic[longer] + products[d] * linear[longer] + q_mean
+                rest[d] = extra[d]
+                reach[d] = extra[d]
+                if guided:
+                    rest[d] -= mu * distance[d]
+                    reach[d] -= mu * max(0.0, distance[d] - largest_drop[length[d]])
 
             if largest <= 0.0:
                 status = NO_PATH
@@ -787,7 +793,7 @@ def search_lines(
             continue
         for a in range(n_active):
             s = active[a]
-            heap_score[a] = lam * log_total[s] + extra[s] - (mu * distance[s] if guided else 0.0)
+            heap_score[a] = lam * log_total[s] + rest[s]
         for k in range(min(nbest, n_active)):
             best = -1
             for a in range(n_active):

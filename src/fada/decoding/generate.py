@@ -652,10 +652,10 @@ def _encode(model: "PreTrainedModel", inputs: Any, tokenizer: Any) -> dict[str, 
     """The inputs of `generate`, on the model's device; prompts are padded on the left."""
     if isinstance(inputs, str):
         inputs = [inputs]
-    if isinstance(inputs, Mapping) or hasattr(inputs, "data"):
-        encoded = dict(inputs) if isinstance(inputs, Mapping) else dict(inputs.data)
-    elif torch.is_tensor(inputs):
+    if torch.is_tensor(inputs):
         encoded = {model.main_input_name: inputs}
+    elif isinstance(inputs, Mapping):
+        encoded = dict(inputs)
     else:
         prompts = [tokenizer(prompt)["input_ids"] for prompt in inputs]
         if not prompts or not all(prompts):

@@ -29,7 +29,7 @@ class WholeWords(LogitsProcessor):
     * In the last quarter of the budget it ends with the first sentence that ends; in the last tokens no new word is
       begun, and the last but one closes the sentence.
 
-    Where the vocabulary offers nothing that obeys, the rule is dropped rather than leaving no token at all.
+    Where the vocabulary offers nothing that obeys, the rules are dropped rather than leaving no token at all.
 
     Args:
         table: the vocabulary.
@@ -76,54 +76,46 @@ class WholeWords(LogitsProcessor):
 
         self._size = size
         self._free = tensor(~banned)
-        self._end, self._closing_end = tensor(end), tensor(end & closes)
-        self._boundary = tensor(~within & ~banned & ~vocabulary.table.special | end & ~banned)
-        self._within_banned, self._within = tensor(within & banned), tensor(within & ~banned)
-        self._new_word, self._stop = tensor(begins & spaced), tensor(stops & ~banned & ~end)
+        self._not_end, self._ends = tensor(~end), tensor(np.flatnonzero(end))
+        self._open_ends = tensor(np.flatnonzero(end & ~closes))
+        self._boundary = tensor((~within & ~banned & ~vocabulary.table.special) | (end & ~banned))
+        self._new_word, self._no_stop = tensor(begins & spaced), tensor(~((stops & ~banned) | (end & closes)))
+        groups = np.stack([~within & ~banned, within & banned, within & ~banned], axis=1)
+        self._groups = tensor(groups.astype(np.float32))  # the word ends, goes on with a forbidden letter, or without
 
     @torch.no_grad()
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """(rows, length) ids and (rows, vocabulary) scores to scores with the tokens ruled out at minus infinity."""
         if scores.shape[1] != self._size:
             self._setup(scores.shape[1], scores.device)
-        scores = scores.clone()
+        out = scores.clone()
         generated = input_ids[:, self.prompt_length :].tolist()
         remaining = self.max_new_tokens - (input_ids.shape[1] - self.prompt_length)
-        rows = [complete_text(self._sized.join(ids)) for ids in generated]
-        in_word = [i for i, (text, pending) in enumerate(rows) if text[-1:].isalpha() and not pending]
+        texts = [complete_text(self._sized.join(ids)) for ids in generated]
+        in_word = [i for i, (text, pending) in enumerate(texts) if text[-1:].isalpha() and not pending]
         if in_word and remaining > 2:
-            self._finish_words(scores, in_word)
-        for row, (text, pending) in zip(scores, rows, strict=True):
-            self._end_well(row, text, bool(pending), remaining)
-        return scores
+            self._finish_words(out, in_word)
+        for i, (text, pending) in enumerate(texts):
+            self._end_well(out[i], text, bool(pending), remaining)
+        stuck = ~(torch.isfinite(out) & self._free).any(-1)
+        return torch.where(stuck[:, None], scores, out)
 
     def _finish_words(self, scores: torch.Tensor, in_word: list[int]) -> None:
         """No word ends where the model would go on with a forbidden letter and there is another way to go on."""
-        lines = scores[in_word].float()
-
-        def mass(mask: torch.Tensor) -> torch.Tensor:
-            return torch.logsumexp(lines[:, mask], -1) if mask.any() else torch.full((len(lines),), -torch.inf)
-
-        ending, barred, open_ = mass(self._boundary), mass(self._within_banned), mass(self._within)
-        total = torch.logsumexp(lines, -1)
-        hopeful = (barred > ending) & (open_ > total - 7)  # a way on that is not a one in a thousand accident
+        ending, barred, open_ = (torch.softmax(scores[in_word].float(), -1) @ self._groups).T
+        hopeful = (barred > ending) & (open_ > 1e-3)
         for i, go_on in zip(in_word, hopeful.tolist(), strict=True):
             if go_on:
-                self._rule_out(scores[i], self._boundary)
+                scores[i].masked_fill_(self._boundary, -torch.inf)
 
     def _end_well(self, row: torch.Tensor, text: str, pending: bool, remaining: int) -> None:
         complete = not pending and bool(_SENTENCE_END.search(text))
-        if not complete:
-            self._rule_out(row, self._end & ~self._closing_end if not pending else self._end)
-        elif remaining <= self.max_new_tokens // 4 or remaining <= 1:
-            self._rule_out(row, ~self._end)
+        if complete and (remaining <= self.max_new_tokens // 4 or remaining <= 1):
+            row.masked_fill_(self._not_end, -torch.inf)
             return
+        if not complete:
+            row[self._ends if pending else self._open_ends] = -torch.inf
         if remaining <= 2:
-            self._rule_out(row, ~(self._stop | self._closing_end))
+            row.masked_fill_(self._no_stop, -torch.inf)
         elif remaining <= self.last_words:
-            self._rule_out(row, self._new_word)
-
-    def _rule_out(self, row: torch.Tensor, mask: torch.Tensor) -> None:
-        """Give the tokens of `mask` no probability, unless nothing permitted would be left."""
-        if (torch.isfinite(row) & self._free & ~mask).any():
-            row[mask] = -torch.inf
+            row.masked_fill_(self._new_word, -torch.inf)

@@ -133,7 +133,7 @@ class CTCRecognizer(Recognizer):
         probability it had with the tag taken out.
         """
         self.model.eval()
-        with torch.inference_mode():
+        with torch.no_grad():
             outputs = self.model(**inputs)
             scores = outputs.logits.float().log_softmax(-1).cpu()
             lengths = self.frames(outputs, inputs).tolist()

@@ -133,18 +133,19 @@ def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
     from transformers.utils import cached_file
 
     path = Path(name)
-    if path.exists() or len(path.parts) > 2:
+    if path.is_dir() or len(path.parts) > 2:
         if not (path / "config.json").is_file():
             raise FadaError(f"{name}: no config.json here, expected a model folder, a run folder or a hub name.")
         return json.loads((path / "config.json").read_text(encoding="utf-8"))
+    if len(path.parts) < 2:
+        raise FadaError(
+            f"no model {str(name)!r}: not one of {', '.join(BUILT)}, not a folder, not owner/name of the hub."
+        )
     try:
         found = cached_file(str(name), "config.json")
     except OSError as error:
-        known = ", ".join(BUILT)
         reason = str(error).splitlines()[0]
-        raise FadaError(
-            f"no model {str(name)!r}: not one of {known}, not a folder, and not readable from the hub ({reason})"
-        ) from None
+        raise FadaError(f"no model {str(name)!r}: not a folder, and not readable from the hub ({reason})") from None
     return json.loads(Path(str(found)).read_text(encoding="utf-8"))
 
 

@@ -54,7 +54,8 @@ class Seq2SeqRecognizer(Recognizer):
         """Decoder inputs and labels of whole sequences; what is given at inference is not to be predicted."""
         given = len(self.prompt) + (self.tagging == "given")
         labels = [[IGNORED] * (given - 1) + sequence[given:] for sequence in sequences]
-        padding = self.model.generation_config.pad_token_id or self._end
+        padding = self.model.generation_config.pad_token_id
+        padding = self._end if padding is None else padding
         inputs = padded_labels([sequence[:-1] for sequence in sequences])
         return {"decoder_input_ids": inputs.masked_fill(inputs == IGNORED, padding), "labels": padded_labels(labels)}
 
