@@ -4,11 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-import tiny_models as tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tiny_models as tiny
 from fada.decoding.generate import GuidedLogitsProcessor, guided_generate
 from fada.errors import FadaError
 from fada.guidance import Guidance
@@ -157,7 +157,7 @@ def test_trocr_scores_are_eq2_with_one_target_for_each_image(kind, language, num
 def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
-    model = tiny.whisper(len(tokenizer))
+    model = tiny.whisper(len(tokenizer), sharpness=2.0)
     features = torch.randn(2, 8, 3000, generator=torch.Generator().manual_seed(1))
     found = guided_generate(model, features, target, 0.5, num_beams, tokenizer=tokenizer, scale=20.0, max_new_tokens=8)
     guidance = eq2(target, TokenTable.from_tokenizer(tokenizer), 0.5, "sorted_w2", 20.0)
@@ -170,7 +170,7 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
 def test_whisper_windows_of_long_recordings_are_guided_one_by_one():
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
-    model = tiny.whisper(len(tokenizer))
+    model = tiny.whisper(len(tokenizer), sharpness=2.0)
     features = torch.randn(1, 8, 5000, generator=torch.Generator().manual_seed(2))
     inputs = {"input_features": features, "attention_mask": torch.ones(1, 5000, dtype=torch.long)}
     [windows] = guided_generate(
@@ -257,8 +257,10 @@ def test_forbidden_characters_never_appear_whatever_the_search(kind, sample):
     found = guided_generate(
         model, ["Μῆ", "ἣ μ"] * 4, target, 0.5, tokenizer=tokenizer, forbidden=forbidden, max_new_tokens=30, **search
     )
-    for (h,) in found:
+    for prompt, (h,) in zip(["Μῆ", "ἣ μ"] * 4, found, strict=True):
         assert h.text
+        log_prob = causal_log_prob(model, tokenizer(prompt)["input_ids"], h.tokens)
+        assert h.log_prob == pytest.approx(log_prob, abs=1e-2)  # of the model without the mask
         assert not set(forbidden) & set(target.normalizer(h.text))
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import tiny_models as tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
+import tiny_models as tiny
 from fada.errors import FadaError
 from fada.targets import OTHER
 from fada.text import TextNormalizer

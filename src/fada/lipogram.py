@@ -181,7 +181,9 @@ def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenize
             f"{name}: not a language model that can be loaded ({reason}). Expected {SMOLLM2!r}, a folder written by "
             "save_pretrained, a GGUF file, or a name on the Hugging Face hub."
         ) from None
-    return model.to("cuda" if gpu else "cpu").eval(), tokenizer
+    if gpu:
+        model.cuda()
+    return model.eval(), tokenizer
 
 
 def forbidden_characters(letters: str, accents: bool = False) -> frozenset[str]:
@@ -243,7 +245,7 @@ def parse_story(answer: str) -> str:
             return story.strip()
     key = re.search(r"[\"']?story[\"']?\s*:\s*[\"“]", answer, re.IGNORECASE)
     body = answer[key.end() :] if key else answer
-    end = re.search(r"[\"”]\s*[}`]|[\"”]\s*,\s*\"|[\"”]\s*$", body) if key else None
+    end = re.search(r"[\"”]\s*,?\s*[}`]|[\"”]\s*,\s*\"|[\"”]\s*$", body) if key else None
     body = body[: end.start()] if end else body
     body = re.sub(r"```\w*", "", body)
     return body.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").strip()
@@ -363,7 +365,9 @@ class LipogramWriter:
         lam = self.lam if soft else 1.0
         watch = Stopwatch()
         torch.manual_seed(seed)
-        sampling = {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k} if self.sample else {}
+        sampling: dict[str, Any] = (
+            {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k} if self.sample else {}
+        )
         started = time.perf_counter()
         found = guided_generate(
             self.model,

@@ -43,9 +43,9 @@ class Search(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample: bool = True
-    num_beams: int = Field(4, ge=1)
-    temperature: float = Field(1.0, gt=0)
-    top_k: int = Field(50, ge=1)
+    num_beams: int = Field(default=4, ge=1)
+    temperature: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=50, ge=1)
     seeds: tuple[int, ...] = (0, 1, 2)
 
     @property
@@ -265,7 +265,7 @@ class Experiment:
         elif variant == "soft+hard":
             # The mask keeps the forbidden letters at zero; what is left to guide is the usual use of the others.
             target, changes = lipogram_target(self.own(), letter), {"scale": self.recipe.both_scale}
-        mode = "soft" if variant == "paper" else variant
+        mode: Mode = "soft" if variant == "paper" else variant
         writer = self.writer(search, **changes)
         begun = time.strftime("%Y-%m-%dT%H:%M:%S")
         stories, timing = self._write(writer, self.recipe.topics, letter, mode, target, cell["seed"])

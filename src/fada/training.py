@@ -31,6 +31,7 @@ from fada import distances
 from fada.alignment import Pool, Schedule
 from fada.data.augment import Augment
 from fada.data.lines import Line, read_lines
+from fada.distributed import summed, wait_for_all
 from fada.errors import FadaError
 from fada.files import replacing, write_json
 from fada.models import registry
@@ -166,6 +167,7 @@ def _train(settings: TrainSettings) -> Run:
     if trainer.is_world_process_zero():
         _report(settings, recognizer, targets, splits, trainer, time.time() - started)
         shutil.rmtree(checkpoints, ignore_errors=True)
+    wait_for_all()
     return Run(out)
 
 
@@ -286,7 +288,7 @@ class FadaTrainer(Trainer):
         lines = self.validation_set.lines
         texts = read_texts(self.recognizer, self.validation_set)
         scores = score_texts(lines, texts, self.targets, self.settings.distance)
-        total, task, alignment, steps = self._summed_terms()
+        total, task, alignment, steps = summed(torch.from_numpy(self.terms.copy())).tolist()
         entry = {
             "epoch": round(self.state.epoch or 0),
             "loss": total / max(steps, 1),
@@ -304,11 +306,6 @@ class FadaTrainer(Trainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
-
-    def _summed_terms(self) -> np.ndarray:
-        from fada.distributed import summed
-
-        return summed(torch.from_numpy(self.terms.copy())).numpy()
 
     def _get_train_sampler(self, train_dataset: Any = None) -> WidthSampler:
         assert isinstance(self.train_dataset, LineDataset)

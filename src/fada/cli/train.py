@@ -1,5 +1,6 @@
 """`fada train`: settings from a recipe and the command line, a run folder out."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ def train(
     except TrainingInterrupted as interruption:
         typer.echo(f"fada: {interruption}", err=True)
         raise typer.Exit(_TERMINATED) from None
+    if os.environ.get("RANK", "0") != "0":
+        return
     metrics = finished.metrics
     scores = metrics.get("test") or metrics["validation"]
     for system, rates in scores.items():

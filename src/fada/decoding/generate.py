@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -575,7 +575,7 @@ def guided_generate(
     )
     processors = LogitsProcessorList([_Timed([*logits_processor, guide], stopwatch or Stopwatch())])
     with torch.inference_mode():
-        output = model.generate(**encoded, logits_processor=processors, **settings)
+        output: Any = cast(Any, model).generate(**encoded, logits_processor=processors, **settings)
     if isinstance(output, Mapping) and "segments" in output:
         return [_windows(segments, guide, i, end_tokens) for i, segments in enumerate(output["segments"])]
     return _hypotheses(output, guide.prompt_length, guide, nbest, end_tokens)
