@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.counting import lines_of
-
 from fada.evaluation import evaluate
 from fada.files import write_json
 

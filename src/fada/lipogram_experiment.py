@@ -22,6 +22,7 @@ from fada.lipogram import (
     LipogramWriter,
     Mode,
     Story,
+    Style,
     focused_target,
     forbidden_characters,
     lipogram_target,
@@ -78,7 +79,7 @@ class LipogramRecipe(BaseModel):
     max_new_tokens: int = Field(120, ge=1)
     min_new_tokens: int = Field(40, ge=1)
     batch_size: int = Field(10, ge=1)
-    chat: bool = True
+    style: Style = "json"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LipogramRecipe":
@@ -183,7 +184,7 @@ class Experiment:
             "warmup": r.warmup,
             "max_new_tokens": r.max_new_tokens,
             "min_new_tokens": r.min_new_tokens,
-            "chat": r.chat,
+            "style": r.style,
             **search.model_dump(exclude={"seeds"}),
         }
         return LipogramWriter(*self._loaded, **(settings | changes))

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 import fada
 from fada.errors import FadaError
 from fada.evaluation import score_lines
-from fada.files import write_json, write_text
+from fada.files import replacing, write_json, write_text
 from fada.rivals import compare_rivals
 from fada.runs import Run
 from fada.statistics import mean_sem
@@ -116,6 +116,7 @@ def reproduce(
         write_json(folder / f"{seed}.json", evaluate_seed(recipe, seed, trained))
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     write_text(folder / "table.md", table_of(recipe, found))
+    draw_curves(recipe, found, folder / "curves.png")
     return folder
 
 
@@ -187,7 +188,7 @@ def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained]) -> dict
             "best_epoch": item.run.metrics.get("best_epoch"),
             "seconds": item.run.metrics.get("seconds"),
             "parameters": item.run.metrics.get("parameters"),
-            "last_epoch": item.run.metrics["history"][-1],
+            "history": item.run.metrics["history"],
             "hypotheses_changed_by_gd": sum(
                 a != b
                 for a, b in zip(systems[_label(arm, guided=False)], systems[_label(arm, guided=True)], strict=True)
@@ -286,6 +287,28 @@ def table_of(recipe: Recipe, seeds: Iterable[Mapping[str, Any]]) -> str:
             "",
         ]
     )
+
+
+def draw_curves(recipe: Recipe, seeds: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Validation CER by epoch, one line per arm and seed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    axes = figure.add_subplot()
+    arms = list(dict.fromkeys(arm for seed in seeds for arm in seed["arms"]))
+    for seed in seeds:
+        for arm, found in seed["arms"].items():
+            epochs = [entry["epoch"] for entry in found["history"]]
+            errors = [entry["validation"]["cer"] for entry in found["history"]]
+            first = seed is next(s for s in seeds if arm in s["arms"])
+            axes.plot(epochs, errors, color=f"C{arms.index(arm)}", marker=".", label=arm if first else None)
+    axes.set(title=f"{recipe.title}: validation", xlabel="epoch", ylabel="CER in percent (best path)", yscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.grid(alpha=0.3, which="both")
+    axes.legend()
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
 
 
 def _has(seed: Mapping[str, Any], name: str) -> bool:

@@ -347,11 +347,12 @@ class _Epochs(TrainerCallback):
         dataset = self.trainer.train_dataset
         assert isinstance(dataset, LineDataset)
         dataset.epoch = int((state.epoch or 0) + 1e-6)
-        if abs(dataset.epoch - (state.epoch or 0)) < 1e-6:
+        if not state.epoch or not _within_epoch(state):
             self.trainer.alignment_loss.start_epoch()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        if self.trainer.settings.save_steps and state.global_step % self.trainer.settings.save_steps == 0:
+        every = self.trainer.settings.save_steps
+        if every and state.global_step % every == 0 and _within_epoch(state):
             control.should_save = True
         return control
 
@@ -408,8 +409,19 @@ class _StopOnSignal(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         if self.received:
-            control.should_save = control.should_training_stop = True
+            control.should_save = _within_epoch(state)
+            control.should_training_stop = True
         return control
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if self.received and _within_epoch(state):  # half an epoch is not a candidate for the best one
+            control.should_evaluate = control.should_save = control.should_log = False
+        return control
+
+
+def _within_epoch(state: Any) -> bool:
+    """Whether steps of the epoch are left; at its end evaluation and checkpoint follow anyway."""
+    return abs(state.epoch - round(state.epoch)) > 1e-6
 
 
 def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Recognizer) -> TrainingArguments:

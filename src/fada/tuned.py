@@ -287,7 +287,7 @@ class BeamSearch:
         self.knowledge = knowledge
         self.ids = list(emissions.ids)
         self.references = emissions.references
-        self.domains: list[str | None] = list(emissions.domains or [None] * len(self.ids))
+        self.domains: list[str | None] = [*(emissions.domains or [])] or [None] * len(self.ids)
         self._targets = {domain: knowledge.target_of(domain) for domain in set(self.domains)}
         self._decoder = _plain_decoder(tuple(emissions.symbols), emissions.blank, threads)
 

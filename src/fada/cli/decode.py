@@ -63,7 +63,9 @@ def decode(
         raise FadaError("a domain or prior correction without --targets has no effect: name the target file.")
     data = Emissions.load(emissions, symbols, blank)
     target_set = None if targets is None else TargetSet.load(targets)
-    names = domains_of_lines(data, domain, domains) if target_set is not None else data.domains or [None] * len(data)
+    names: Sequence[str | None] = data.domains or [None] * len(data)
+    if target_set is not None:
+        names = domains_of_lines(data, domain, domains)
     model = None if lm is None else CharNgram.load(lm) if lm.suffix == ".npz" else CharNgram.from_arpa(lm)
     decoder = CTCBeamDecoder(
         data.symbols,

@@ -17,6 +17,14 @@ class ModeName(StrEnum):
     BOTH = "soft+hard"
 
 
+class StyleName(StrEnum):
+    """What the model is told."""
+
+    JSON = "json"
+    SHORT = "short"
+    CONTINUE = "continue"
+
+
 _MODEL = typer.Option("smollm2", "--model", "-m", help="smollm2, a model folder, a GGUF file, or a name on the hub.")
 _JSON = typer.Option(False, "--json", help="Print JSON.")
 _CSV = typer.Option(False, "--csv", help="Print CSV.")
@@ -36,7 +44,9 @@ def lipogram(
     temperature: float = typer.Option(0.7, "--temperature", min=0.01, help="Of sampling."),
     seed: int = typer.Option(0, "--seed", help="Of sampling."),
     tokens: int = typer.Option(120, "--tokens", min=4, help="Longest story, in tokens."),
-    chat: bool = typer.Option(True, "--chat/--no-chat", help="Instruct the model, or let it continue a sentence."),
+    style: StyleName = typer.Option(
+        StyleName.SHORT, "--style", help="The paper's prompt (json), a short one, or none."
+    ),
     recipe: Path | None = typer.Option(None, "--recipe", help="Run the experiment that this YAML file describes."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the experiment; a rerun continues there."),
     quick: bool = typer.Option(False, "--quick", help="The experiment with few topics and short stories."),
@@ -77,7 +87,7 @@ def lipogram(
         temperature=temperature,
         max_new_tokens=tokens,
         min_new_tokens=min(40, tokens),
-        chat=chat,
+        style=style.value,
     )
     letters = "".join(sorted(forbidden_characters(forbid)))
     stories, _ = writer.write(chosen, forbidden, mode.value, seed=seed, letters=letters)

@@ -26,7 +26,7 @@ KEEP = -1
 EMPTY = -1
 """A free place in the hash of programs."""
 
-DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP = range(4)
+DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP, UNNORMALIZED = range(5)
 """How the search of a line ended."""
 
 _LOWEST = -1e300
@@ -115,23 +115,23 @@ def hash_slot(key: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _row_sum(rows: np.ndarray, t: int, bits: np.ndarray, powers: np.ndarray) -> float:
-    """Σ exp of frame `t`, at most 6 % too high; NaN if one is in it.
+def _row_sum(rows: np.ndarray, t: int, bits: np.ndarray, powers: np.ndarray) -> np.floating:
+    """Σ exp of frame `t`, at most 6 % too high; NaN if NaN or +inf is in it.
 
     The bits of a float32 are its base-2 logarithm, linearly interpolated: writing x / log 2 there gives exp(x) in two
     operations that run in vector registers. `powers` is the float32 view of `bits`.
     """
-    unknown = 0
+    sound = np.float32(0.0)
     for c in range(bits.shape[0]):
         x = np.float32(rows[t, c])
-        unknown += x != x
-        y = x if x > np.float32(-87.0) else np.float32(-87.0)
-        z = y if y < np.float32(88.0) else np.float32(88.0)
+        y = np.float32(-87.0) if x < np.float32(-87.0) else x
+        sound += y
+        z = np.float32(88.0) if y > np.float32(88.0) else y
         bits[c] = np.int32(z * np.float32(12102203.0) + np.float32(1065353216.0))
     total = np.float32(0.0)
     for c in range(bits.shape[0]):
         total += powers[c]
-    return math.nan if unknown else total
+    return total if sound < np.float32(1e30) else np.float32(math.nan)
 
 
 def _pointer_to(element: types.Type) -> Any:
@@ -147,24 +147,6 @@ def _pointer_to(element: types.Type) -> Any:
 
 _float32_at = _pointer_to(types.float32)
 _float64_at = _pointer_to(types.float64)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def first_unnormalized(lines: Lines, frame: np.ndarray) -> None:
-    """For each line the first frame whose probabilities do not seem to sum to about 1, or -1; a quick look."""
-    bits = np.empty(lines.classes, np.int32)
-    powers = bits.view(np.float32)
-    for i in range(frame.shape[0]):
-        shape = (lines.frames[i], lines.classes)
-        wide = lines.is_float64[i]
-        narrow_rows = carray(_float32_at(lines.address[i]), shape)
-        wide_rows = carray(_float64_at(lines.address[i]), shape)
-        frame[i] = -1
-        for t in range(lines.frames[i]):
-            total = _row_sum(wide_rows, t, bits, powers) if wide else _row_sum(narrow_rows, t, bits, powers)
-            if not 0.985 <= total <= 1.075:
-                frame[i] = t
-                break
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -286,6 +268,7 @@ def search_lines(
     beam_size: int,
     nbest: int,
     depth: int,
+    checks: bool,
     score: Score,
     table: TableArrays,
     lm: Automaton,
@@ -296,6 +279,7 @@ def search_lines(
     Args:
         target_of: (lines,) int64 row of the target in `score`.
         depth: highest count of one character that there is room for.
+        checks: whether to leave lines undecoded whose probabilities do not seem to sum to about 1.
         results: written.
     """
     K = beam_size
@@ -348,12 +332,10 @@ def search_lines(
     lm_total = np.zeros(slots)
     lm_state = np.zeros((slots, components), np.int32)
     tail = np.zeros(slots, np.int32)
-    n_rows = n if guided else 1
-    depth_rows = depth if guided else 2
-    words = (n_rows + 3) // 4
-    counts_by_word = np.zeros((slots, words), np.uint64)
-    counts = counts_by_word.view(np.uint16)
-    at_most = np.zeros((slots, depth_rows), np.int32)
+    # The counts of a hypothesis and behind them its `at_most` (see fada.guidance), to be copied in one go.
+    split = (n + 3) // 4 * 4 if guided else 4
+    words = np.zeros((slots, (split + (depth if guided else 0) + 3) // 4), np.uint64)
+    tally = words.view(np.uint16)
     highest = np.zeros(slots, np.int32)
     length = np.zeros(slots, np.int32)
     squares = np.zeros(slots)
@@ -373,6 +355,8 @@ def search_lines(
     ceiling = np.empty(V)
     slack = np.empty(V)
     candidates = np.empty(V + 1, np.int32)
+    bits = np.empty(V, np.int32)
+    powers = bits.view(np.float32)
     best_gain = np.empty(V)
     best_class = np.empty(V, np.int32)
     waiting_score = np.empty(V)
@@ -401,6 +385,18 @@ def search_lines(
         wide = lines.is_float64[line]
         narrow_rows = carray(_float32_at(lines.address[line]), (T, V))
         wide_rows = carray(_float64_at(lines.address[line]), (T, V))
+        for k in range(nbest):
+            results.lengths[line, k] = -1
+        if checks:
+            sound = True
+            for t in range(T):
+                sum_ = _row_sum(wide_rows, t, bits, powers) if wide else _row_sum(narrow_rows, t, bits, powers)
+                if not 0.985 <= sum_ <= 1.075:
+                    sound = False
+                    break
+            if not sound:
+                results.status[line] = UNNORMALIZED
+                continue
         g = target_of[line]
         reference = score.reference[g]
         weights = score.class_weight[g]
@@ -443,12 +439,12 @@ def search_lines(
         products[0] = 0.0
         if guided:
             for i in range(n):
-                counts[0, i] = 0
-            at_most[0, 0] = n
+                tally[0, i] = 0
+            tally[0, split] = n
             if incremental:
                 distance[0] = w2_value(0.0, 0.0, 0, q_squares, n)
             else:
-                distance[0] = counted_distance(kind, counts[0], 0, reference)
+                distance[0] = counted_distance(kind, tally[0], 0, reference)
         rest[0] = -mu * distance[0]
         reach[0] = -mu * max(0.0, distance[0] - largest_drop[0])
         constant[0] = q_mean
@@ -600,8 +596,8 @@ def search_lines(
                                         begin,
                                         end,
                                         kind,
-                                        counts[s],
-                                        at_most[s],
+                                        tally[s],
+                                        tally[s, split:],
                                         highest[s],
                                         reference,
                                         squares[s],
@@ -610,21 +606,21 @@ def search_lines(
                                     if incremental:
                                         value -= mu * w2_value(new_squares, new_products, new_length, q_squares, n)
                                     else:
-                                        value -= mu * counted_distance(kind, counts[s], new_length, reference)
-                                    _undo(operations, begin, end, counts[s], at_most[s])
+                                        value -= mu * counted_distance(kind, tally[s], new_length, reference)
+                                    _undo(operations, begin, end, tally[s], tally[s, split:])
                             elif guided:
                                 if cell < 0:
                                     value -= mu * distance[s]
                                 elif incremental:
-                                    k = counts[s, cell]
-                                    q = reference[at_most[s, k] - 1] if kind == SORTED_W2 else reference[cell]
+                                    k = tally[s, cell]
+                                    q = reference[tally[s, split + k] - 1] if kind == SORTED_W2 else reference[cell]
                                     square = constant[s] + (2 * k + 1) * two + q * one
                                     if square > 0.0:
                                         value -= mu * math.sqrt(square)
                                 else:
-                                    counts[s, cell] += 1
-                                    value -= mu * counted_distance(kind, counts[s], length[s] + 1, reference)
-                                    counts[s, cell] -= 1
+                                    tally[s, cell] += 1
+                                    value -= mu * counted_distance(kind, tally[s], length[s] + 1, reference)
+                                    tally[s, cell] -= 1
                         if uses_lm:
                             if full and value + slack[c] < heap_score[0]:
                                 continue
@@ -714,35 +710,33 @@ def search_lines(
                         new_length += 1
                     length[d] = new_length
                     if guided:
-                        for j in range(words):
-                            counts_by_word[d, j] = counts_by_word[s, j]
                         top = highest[s]
-                        for j in range(top + 1):
-                            at_most[d, j] = at_most[s, j]
+                        for j in range((split + top + 4) // 4):
+                            words[d, j] = words[s, j]
                         if general:
                             top, squares[d], products[d] = _run(
                                 operations,
                                 begin,
                                 end,
                                 kind,
-                                counts[d],
-                                at_most[d],
+                                tally[d],
+                                tally[d, split:],
                                 top,
                                 reference,
                                 squares[s],
                                 products[s],
                             )
                         elif cell >= 0:
-                            k = counts[d, cell]
+                            k = tally[d, cell]
                             if k == top:
                                 top += 1
-                                at_most[d, top] = n
+                                tally[d, split + top] = n
                             squares[d] = squares[s] + (2 * k + 1)
                             products[d] = products[s] + (
-                                reference[at_most[d, k] - 1] if kind == SORTED_W2 else reference[cell]
+                                reference[tally[d, split + k] - 1] if kind == SORTED_W2 else reference[cell]
                             )
-                            at_most[d, k] -= 1
-                            counts[d, cell] = k + 1
+                            tally[d, split + k] -= 1
+                            tally[d, cell] = k + 1
                         else:
                             squares[d] = squares[s]
                             products[d] = products[s]
@@ -753,7 +747,7 @@ def search_lines(
                             square = squares[d] * quadratic[new_length] + products[d] * linear[new_length] + q_mean
                             distance[d] = math.sqrt(square) if square > 0.0 else 0.0
                         else:
-                            distance[d] = counted_distance(kind, counts[d], new_length, reference)
+                            distance[d] = counted_distance(kind, tally[d], new_length, reference)
                         longer = new_length + 1
                         constant[d] = squares[d] * quadratic[longer] + products[d] * linear[longer] + q_mean
                 rest[d] = extra[d]
@@ -787,8 +781,6 @@ def search_lines(
             n_active = size
 
         results.status[line] = status
-        for k in range(nbest):
-            results.lengths[line, k] = -1
         if status != DONE:
             continue
         for a in range(n_active):

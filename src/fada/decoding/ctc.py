@@ -31,8 +31,9 @@ from fada.progress import console
 from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 
-_CHUNK = 16
-_DEPTH, _DEEPEST = 4096, 65000
+_CHUNK = 64
+_DEPTH, _DEEPEST = 4096, 65_000
+_MOST_CHARACTERS = 65_000
 _UNKNOWN_AT_ONCE = 4096
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
@@ -222,7 +223,7 @@ class CTCBeamDecoder:
         results: list[list[Hypothesis]] = [[] for _ in lines]
         jobs = []
         threads = min(self.threads or _available_cores(), len(lines))
-        chunk = max(1, min(_CHUNK, -(-len(lines) // max(1, 4 * threads))))
+        chunk = _CHUNK if threads <= 1 else max(1, min(_CHUNK, -(-len(lines) // (4 * threads))))
         for plan, members in self._grouped(targets, lms):
             jobs += [(plan, members[i : i + chunk]) for i in range(0, len(members), chunk)]
 
@@ -281,6 +282,8 @@ class CTCBeamDecoder:
         steps = self._steps_for(target.normalizer)
         guidance = Guidance(target, self.lam, self.distance, self.scale, self.forbidden, self.allowed)
         guidance = guidance.covering(steps.characters)
+        if len(guidance.alphabet) > _MOST_CHARACTERS:
+            raise FadaError(f"a target of {len(guidance.alphabet)} characters, expected at most {_MOST_CHARACTERS}.")
         table = self._table(steps, guidance.alphabet, guidance.constraint)
         weights = np.zeros(len(guidance.alphabet))
         if self.prior_weight:
@@ -396,11 +399,7 @@ class _Plan:
     ) -> list[list[Hypothesis]]:
         """Decode some lines; `members` are their numbers in the batch."""
         where = _addresses(lines)
-        frame = np.empty(len(lines), np.int64)
-        kernel.first_unnormalized(where, frame)
-        if frame.max(initial=-1) >= 0:
-            lines = [_normalized(line, i) if f >= 0 else line for line, i, f in zip(lines, members, frame, strict=True)]
-            where = _addresses(lines)
+        checks = True
         target_of = np.array([self.position[id(target)] for target in targets], np.int64)
         most = int(where.frames.max())
         results = kernel.Results(
@@ -420,13 +419,18 @@ class _Plan:
                 self.decoder.beam_size,
                 nbest,
                 depth,
+                checks,
                 score,
                 arrays,
                 self.automaton,
                 results,
             )
             status = results.status
-            if (status == kernel.UNKNOWN_STEP).any():
+            if (status == kernel.UNNORMALIZED).any():
+                suspect = status == kernel.UNNORMALIZED
+                lines = [_normalized(x, i) if s else x for x, i, s in zip(lines, members, suspect, strict=True)]
+                where, checks = _addresses(lines), False
+            elif (status == kernel.UNKNOWN_STEP).any():
                 self.table.extend(results.unknown[1 : 1 + results.unknown[0]].tolist())
                 self._build()
             elif (status == kernel.TOO_DEEP).any():
@@ -517,7 +521,7 @@ def _normalized(line: np.ndarray, number: int) -> np.ndarray:
         )
     if line.min() >= 0 and line.max() <= 1 and np.allclose(line.sum(axis=1), 1, atol=1e-2):
         raise FadaError(f"line {number}: these are probabilities, expected their logarithms. Pass numpy.log(...).")
-    with np.errstate(under="ignore"):
+    with np.errstate(under="ignore", over="ignore"):
         sums = np.exp(line.astype(np.float64)).sum(axis=1)
     if np.allclose(sums, 1, rtol=0, atol=0.05):
         return line

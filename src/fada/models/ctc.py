@@ -51,7 +51,7 @@ class TransformersCTCRecognizer(CTCRecognizer):
         tagging: Tagging | None = None,
     ) -> "TransformersCTCRecognizer":
         """Read a model from a folder or the hub; one without an alphabet gets that of `texts`."""
-        model = AutoModelForCTC.from_pretrained(name)
+        model = AutoModelForCTC.from_pretrained(name, dtype=torch.float32)
         features = AutoFeatureExtractor.from_pretrained(name)
         saved_path = Path(name) / _SYMBOLS
         saved = json.loads(saved_path.read_text(encoding="utf-8")) if saved_path.is_file() else {}

@@ -54,7 +54,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         tagging: Tagging | None = None,
     ) -> "TrOCRRecognizer":
         """Read a model from a folder or the hub, and make it ready for the characters and domains of training texts."""
-        model = VisionEncoderDecoderModel.from_pretrained(name)
+        model = VisionEncoderDecoderModel.from_pretrained(name, dtype=torch.float32)
         saved = getattr(model.config, "fada", {})
         recognizer = cls(
             model,

@@ -51,7 +51,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         language: str | None = None,
     ) -> "WhisperRecognizer":
         """Read a model from a folder or the hub; `max_seconds` shortens its window."""
-        model = WhisperForConditionalGeneration.from_pretrained(name)
+        model = WhisperForConditionalGeneration.from_pretrained(name, dtype=torch.float32)
         features = WhisperFeatureExtractor.from_pretrained(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
         if getattr(model.generation_config, "is_multilingual", False):
@@ -98,7 +98,10 @@ class WhisperRecognizer(Seq2SeqRecognizer):
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Log-mel features and the decoder's side."""
         inputs = {"input_features": torch.from_numpy(np.stack(arrays))}
-        return inputs if labels is None else {**inputs, **self.decoder_batch(labels)}
+        if labels is not None:
+            return {**inputs, **self.decoder_batch(labels)}
+        # Silence is part of what Whisper hears; the mask only keeps `generate` from guessing one.
+        return {**inputs, "attention_mask": torch.ones(len(arrays), arrays[0].shape[-1], dtype=torch.long)}
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """Prompt, tag, text, end; like Whisper's own, the text begins with a space."""

@@ -1,0 +1,148 @@
+"""Cost of guidance in `transformers.generate`: per step at 5 beams × 50,000 tokens, and on a decoder like TrOCR-small.
+
+    python -m benchmarks.generate [--rounds 5] [--out FOLDER]
+
+The vocabulary is made up (byte-level: 256 bytes and words with and without a leading space), the decoder has the shape of
+TrOCR-small (6 layers of width 256, 64,044 tokens, 578 image patches) and random weights. Times are CPU times, one thread.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from transformers import TrOCRConfig, VisionEncoderDecoderConfig, VisionEncoderDecoderModel, ViTConfig
+from transformers.modeling_outputs import BaseModelOutput
+
+from fada.decoding.generate import GuidedLogitsProcessor
+from fada.files import write_json
+from fada.targets import CharDistribution
+from fada.tokens import TokenTable
+
+LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
+PATCHES = 578
+LIMITS = {"milliseconds": 1.5, "percent": 5.0}
+
+
+def made_up_vocabulary(size: int, seed: int = 0) -> TokenTable:
+    """Special tokens, all bytes, and different words of 1 to 10 letters, two of three with a leading space."""
+    rng = np.random.default_rng(seed)
+    weights = 1 / np.arange(2, len(LETTERS) + 2)
+    words: dict[bytes, None] = {}
+    while len(words) < size - 260:
+        letters = rng.choice(list(LETTERS), rng.integers(1, 11), p=weights / weights.sum())
+        words[(b" " if rng.random() < 0.66 else b"") + "".join(letters).encode()] = None
+    pieces = [b""] * 4 + [bytes([b]) for b in range(256)] + list(words)
+    return TokenTable(pieces, np.array([not piece for piece in pieces]))
+
+
+def english() -> CharDistribution:
+    """Frequencies that fall like those of English letters, over 80 characters."""
+    others = [c for c in map(chr, range(33, 127)) if c not in LETTERS and not c.isupper()]
+    symbols = sorted([" ", *LETTERS, *others])
+    rank = {c: i for i, c in enumerate([" ", *LETTERS, *others])}
+    return CharDistribution(tuple(symbols), np.array([1e6 / (1 + rank[c]) for c in symbols]))
+
+
+def cpu_seconds(run: Callable[[], object]) -> float:
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def step_milliseconds(distance: str, scale: float, rounds: int) -> float:
+    """Median over the steps of a growing text, best of the rounds."""
+    table = made_up_vocabulary(50_000)
+    guide = GuidedLogitsProcessor(table, english(), 0.5, distance, scale, prompt_length=1, keep=10)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(260, len(table), (5, 60), generator=generator)
+    # A few likely tokens and a long tail, as trained models predict.
+    scores = torch.log_softmax(4 * torch.randn(5, len(table), generator=generator), -1)
+    best = np.inf
+    for _ in range(rounds + 1):
+        steps = [cpu_seconds(lambda n=n: guide(ids[:, :n], scores)) for n in range(20, 60)]
+        best = min(best, float(np.median(steps)))
+    return 1000 * best
+
+
+def trocr_small(vocabulary: int) -> VisionEncoderDecoderModel:
+    torch.manual_seed(0)
+    encoder = ViTConfig(hidden_size=384, num_hidden_layers=1, num_attention_heads=6, intermediate_size=384)
+    decoder = TrOCRConfig(
+        vocab_size=vocabulary,
+        d_model=256,
+        decoder_layers=6,
+        decoder_attention_heads=8,
+        decoder_ffn_dim=1024,
+        cross_attention_hidden_size=384,
+        max_position_embeddings=128,
+        decoder_start_token_id=2,
+    )
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 2, 1, 3
+    return VisionEncoderDecoderModel(config).eval()
+
+
+def decoder_overhead(rounds: int, tokens: int = 24) -> dict[str, float]:
+    """Plain and guided generation, turn by turn; the guidance's share of the time and the ratio of the two."""
+    table = made_up_vocabulary(64_044)
+    model = trocr_small(len(table))
+    encoded = BaseModelOutput(
+        last_hidden_state=torch.randn(1, PATCHES, 384, generator=torch.Generator().manual_seed(1))
+    )
+    guide = GuidedLogitsProcessor(table, english(), 0.5, prompt_length=1, keep=10)
+
+    def generate(processors: list) -> torch.Tensor:
+        return model.generate(
+            encoder_outputs=encoded,
+            logits_processor=processors,
+            num_beams=5,
+            length_penalty=0.0,
+            min_new_tokens=tokens,
+            max_new_tokens=tokens,
+            eos_token_id=3,
+            pad_token_id=1,
+        )
+
+    generate([guide])
+    plain, guided = [], []
+    for _ in range(rounds):
+        plain.append(cpu_seconds(lambda: generate([])))
+        guided.append(cpu_seconds(lambda: generate([guide])))
+    percent = 100 * (min(guided) / min(plain) - 1)
+    return {
+        "plain_ms_per_step": 1000 * min(plain) / tokens,
+        "guided_ms_per_step": 1000 * min(guided) / tokens,
+        "percent": percent,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="folder for generate.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    steps = {
+        f"{distance}, scale {scale:g}": step_milliseconds(distance, scale, options.rounds)
+        for distance in ("sorted_w2", "aligned_w2")
+        for scale in (1.0, 50.0)
+    }
+    for name, milliseconds in steps.items():
+        print(f"5 beams x 50,000 tokens, {name}: {milliseconds:.2f} ms a step (limit {LIMITS['milliseconds']} ms)")
+    decoder = decoder_overhead(options.rounds)
+    print(
+        f"decoder like TrOCR-small, 5 beams: {decoder['plain_ms_per_step']:.1f} ms a step plain, "
+        f"{decoder['guided_ms_per_step']:.1f} ms guided, +{decoder['percent']:.1f} % (limit +{LIMITS['percent']:g} %)"
+    )
+    if options.out:
+        write_json(options.out / "generate.json", {"steps": steps, "decoder": decoder, "limits": LIMITS})
+
+
+if __name__ == "__main__":
+    main()
