@@ -8,9 +8,14 @@ from fada.files import replacing, write_json, write_text
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path):
     path = tmp_path / "result.txt"
     write_text(path, "old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
-        temporary.write_text("half")
-        raise ZeroDivisionError
+
+    def fail_half_way():
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -33,7 +33,7 @@ from fada.edits import (
 )
 from fada.errors import FadaError
 from fada.statistics import MeanSem
-from fada.text import TextNormalizer
+from fada.text import TextNormalizer, natural_key
 
 __all__ = [
     "METRICS",
@@ -46,7 +46,6 @@ __all__ = [
     "compare",
     "evaluate",
     "length_buckets",
-    "natural_key",
     "over_seeds",
     "score_lines",
 ]
@@ -217,12 +216,6 @@ class Comparison:
 
 
 # ----------------------------------------------------------------------------------------------------------- groups
-
-
-def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Sorting key under which "9" comes before "10" and "page 9" before "page 10"."""
-    parts = re.split(r"([0-9]+)", name)
-    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts if part)
 
 
 def length_buckets(references: Iterable[str], edges: Sequence[int] = (10, 20, 40, 80)) -> list[str]:

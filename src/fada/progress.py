@@ -1,6 +1,6 @@
 """Progress bars with time left, on standard error, silent where nobody is watching."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -39,7 +39,7 @@ def progress_bar() -> Iterator[Progress]:
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """Iterate over `items` with a progress bar."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     with progress_bar() as progress:
         task = progress.add_task(description, total=total)

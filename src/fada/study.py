@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fada.errors import FadaError
-from fada.evaluation import natural_key
 from fada.files import replacing
 from fada.progress import console
 from fada.runs import Run, load_run
 from fada.systems import Systems, SystemsEvaluation, evaluate_systems
 from fada.targets import TargetSet
+from fada.text import natural_key
 from fada.tuned import Knowledge, Tuned, Weights, decode_emissions
 from fada.tuning import Grid, tune
 

@@ -18,11 +18,12 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from fada.errors import FadaError
-from fada.evaluation import Evaluation, evaluate, natural_key, over_seeds, parse_normalization
+from fada.evaluation import Evaluation, evaluate, over_seeds, parse_normalization
 from fada.files import write_text
 from fada.statistics import MeanSem, mean_sem
 from fada.systems import read_table
 from fada.targets import TargetSet
+from fada.text import natural_key
 from fada.tuned import Tuned
 
 Training = Literal["standard", "TR-TT", "FADA"]

@@ -12,7 +12,7 @@ from fada.errors import FadaError
 
 app = typer.Typer(
     name="fada",
-    help="Text recognition that respects how often characters are used: targets, training, guided decoding, evaluation.",
+    help="Text recognition that respects how often characters are used: targets, training, decoding, evaluation.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -38,7 +38,7 @@ for _module in sorted(module.name for module in pkgutil.iter_modules(__path__) i
 
 
 def main() -> None:
-    """Entry point: 0 done, 1 a failure of ours, 2 the user's mistake, 130 interrupted."""
+    """Entry point: 0 done, 1 a failure of ours, 2 the user's mistake, 3 a threshold missed, 130 interrupted."""
     try:
         app(standalone_mode=True)
     except FadaError as error:

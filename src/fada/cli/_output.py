@@ -41,13 +41,20 @@ def print_rows(
         writer.writerows(rows)
         return
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title)
     for column in columns:
-        numeric = all(isinstance(row[column], int | float) for row in rows)
+        numeric = all(isinstance(row[column], int | float | None) for row in rows)
         table.add_column(column, justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(f"{v:.{digits}f}" if isinstance(v, float) else escape(str(v)) for v in row.values()))
+        table.add_row(*(_cell(value, digits) for value in row.values()))
     Console().print(table)
+
+
+def _cell(value: Any, digits: int) -> str:
+    from rich.markup import escape
+
+    if value is None:
+        return ""
+    return f"{value:.{digits}f}" if isinstance(value, float) else escape(str(value))

@@ -2,7 +2,7 @@
 
 A hypothesis is a node of a trie of label sequences; the live ones occupy slots. A hypothesis that is not extended stays
 in its slot; one that drops out and comes back finds its old node, and with it its living children. Probabilities are
-kept in the linear domain and rescaled every frame, so that merging two paths is one addition.
+kept in the linear domain, rescaled when they get small, so that merging two paths is one addition.
 
 The beam of the next frame is the exact best `beam_size` of all (hypothesis, class) pairs: a heap of that size is filled
 with the hypotheses as they are, then with their extensions in falling order of what a class can contribute at most,
@@ -31,6 +31,7 @@ DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP, UNNORMALIZED = range(5)
 
 _LOWEST = -1e300
 _FEW = 32
+"""Up to this number, classes are sorted; more of them are taken from a heap as they are needed."""
 _TINY = 1e-30
 """Probabilities are rescaled when the largest falls below this."""
 

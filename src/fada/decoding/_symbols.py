@@ -10,7 +10,7 @@ the normaliser itself, in advance for single marks, on demand for piles of them.
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -127,8 +127,14 @@ class StepTable:
         self._tails = [""]
         self._known: dict[int, int] = {}
         self._programs: list[tuple[tuple[int, ...], int, bool]] = []
-        self._lock = Lock()
+        self.lock = RLock()
+        """Held while the table grows; hold it to read several of its attributes as of one moment."""
         self._prepare()
+
+    @property
+    def size(self) -> int:
+        """Number of characters in the alphabet."""
+        return len(self._cells)
 
     def _prepare(self) -> None:
         steps, symbols = self.steps, self.steps.symbols
@@ -191,7 +197,7 @@ class StepTable:
 
     def extend(self, keys: Sequence[int]) -> None:
         """Add steps that a search asked for (tail · V + class) and could not find."""
-        with self._lock:
+        with self.lock:
             for key in keys:
                 self._learn(int(key))
             self._pack()

@@ -33,6 +33,7 @@ from fada.text import TextNormalizer
 
 _CHUNK = 64
 _DEPTH, _DEEPEST = 4096, 65_000
+"""Room for the highest count of one character at first, and at most (counts are 16 bits wide)."""
 _MOST_CHARACTERS = 65_000
 _UNKNOWN_AT_ONCE = 4096
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
@@ -303,6 +304,8 @@ class CTCBeamDecoder:
 
     def _automaton(self, lm: CharNgram | None) -> tuple[kernel.Automaton, np.ndarray]:
         if id(lm) not in self._automata:
+            if lm is not None and not isinstance(lm, CharNgram):
+                raise FadaError(f"lm is a {type(lm).__name__}, expected a CharNgram: the search must see inside it.")
             arrays, ceiling = (lm or CharNgram.uniform("")).automaton(self.symbols, self.blank)
             self._automata[id(lm)] = lm, arrays, ceiling
         return self._automata[id(lm)][1:]
@@ -359,35 +362,37 @@ class _Plan:
             steps = decoder._steps_for(_AS_WRITTEN)
             self.table = decoder._table(steps, tuple(sorted(steps.characters)), constraint)
         self.lam = decoder.lam if self.rows else 1.0
-        self._build()
+        self._prepare()
 
-    def _build(self) -> None:
-        """Collect the score arrays; called again when the step table has grown."""
+    def _prepare(self) -> None:
+        """Collect the arrays of the score; again when the step table has grown."""
+        with self.table.lock:
+            # One assignment, so that no thread sees steps without the bounds that belong to them.
+            self.arrays = self.table.arrays, self._score()
+
+    def _score(self) -> kernel.Score:
         decoder, table = self.decoder, self.table
-        n = len(self.rows[0].guidance.alphabet) if self.rows else max(1, len(table._cells))
+        n = len(self.rows[0].guidance.alphabet) if self.rows else max(1, table.size)
         cell_weight = np.stack([row.cell_weight for row in self.rows]) if self.rows else np.zeros((1, n))
         own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
         bonus = decoder.length_bonus * np.array([len(symbol) for symbol in decoder.symbols])
         masked = np.where(table.blocked, -np.inf, 0.0)
-        class_weight = own + bonus + masked
         ceiling = own.copy()
-        arrays = table.arrays
-        for program, c in enumerate(table.program_class):
-            ops = arrays.operations[arrays.starts[program] : arrays.starts[program + 1]]
+        for program, c in enumerate(table.program_class if cell_weight.any() else ()):
+            ops = table.arrays.operations[table.arrays.starts[program] : table.arrays.starts[program + 1]]
             gained = (np.sign(ops) * cell_weight[:, np.abs(ops) - 1]).sum(axis=1)
             ceiling[:, c] = np.maximum(ceiling[:, c], gained)
-        ceiling += bonus + masked + decoder.lm_weight * self.lm_ceiling
         constraint_matters = table.follows_tails and not table.constraint.is_void
-        self.arrays = arrays
-        self.score = kernel.Score(
+        lm_weight = decoder.lm_weight if self.lm is not None else 0.0
+        return kernel.Score(
             # λ = 0 must not turn an impossible class (0 · -inf) into an unknown one.
             lam=max(self.lam, 1e-300),
             distance_weight=self.rows[0].guidance.weight if self.rows else 0.0,
-            lm_weight=decoder.lm_weight if self.lm is not None else 0.0,
+            lm_weight=lm_weight,
             kind=self.rows[0].guidance.kind if self.rows else 0,
             reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
-            class_weight=class_weight,
-            class_ceiling=ceiling,
+            class_weight=own + bonus + masked,
+            class_ceiling=ceiling + bonus + masked + lm_weight * self.lm_ceiling,
             cell_weight=cell_weight,
             most_removed=table.most_removed,
             most_added=table.most_added,
@@ -409,9 +414,10 @@ class _Plan:
             status=np.empty(len(lines), np.int32),
             unknown=np.empty(_UNKNOWN_AT_ONCE if self.table.follows_tails else 1, np.int64),
         )
-        depth = min(most * self.score.most_added, _DEPTH) + self.score.most_added + 3
+        deepest = _DEPTH
         while True:
-            arrays, score = self.arrays, self.score
+            arrays, score = self.arrays
+            depth = min(most * score.most_added, deepest) + score.most_added + 3
             kernel.search_lines(
                 where,
                 target_of,
@@ -432,11 +438,14 @@ class _Plan:
                 where, checks = _addresses(lines), False
             elif (status == kernel.UNKNOWN_STEP).any():
                 self.table.extend(results.unknown[1 : 1 + results.unknown[0]].tolist())
-                self._build()
+                self._prepare()
             elif (status == kernel.TOO_DEEP).any():
-                if depth == _DEEPEST:
-                    raise FadaError(f"lines {members[0]} to {members[-1]}: one character more than {depth} times.")
-                depth = min(4 * depth, _DEEPEST)
+                if deepest == _DEEPEST:
+                    raise FadaError(
+                        f"one of the lines {members[0]} to {members[-1]} writes a character more than {deepest} times: "
+                        "too long to be decoded at once."
+                    )
+                deepest = min(4 * deepest, _DEEPEST)
             else:
                 return self._hypotheses(lines, target_of, results)
 
@@ -444,7 +453,7 @@ class _Plan:
         self, lines: list[np.ndarray], target_of: np.ndarray, results: kernel.Results
     ) -> list[list[Hypothesis]]:
         symbols, blank = self.decoder.symbols, self.decoder.blank
-        guided = self.score.distance_weight > 0
+        guided = self.arrays[1].distance_weight > 0
         output = []
         for i, (line, g, lengths, values) in enumerate(
             zip(lines, target_of.tolist(), results.lengths.tolist(), results.values.tolist(), strict=True)

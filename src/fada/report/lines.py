@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fada.evaluation import NO_LABEL, natural_key, score_lines
+from fada.evaluation import NO_LABEL, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
 from fada.tables import RunResults
+from fada.text import natural_key
 
 
 class LineList:
