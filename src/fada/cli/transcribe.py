@@ -60,22 +60,29 @@ def transcribe(
     reported and left out.
     """
     from fada.transcription import transcribe as run
-    from fada.tuned import Tuned, Weights
+    from fada.tuned import Tuned, Weights, load_knowledge
 
-    recognizer, lines, found_targets = _open(model, inputs, targets, threads, **_source(locals()))
+    recognizer, lines = _open(model, inputs, threads, **_source(locals()))
     if tuned is not None:
-        weights = Tuned.load(tuned).weights
+        settings = Tuned.load(tuned)
     else:
-        weights = Weights(beam=beam).change(
-            lam=lam if lam is not None else (0.5 if targets else 1.0), scale=scale, distance=distance
-        )
+        guidance = lam if lam is not None else (0.5 if targets else 1.0)
+        settings = Tuned(**Weights(beam=beam).change(lam=guidance, scale=scale, distance=distance).model_dump())
+    own = Path(model) / "targets.json"
+    knowledge = load_knowledge(
+        targets or (own if own.is_file() else None),
+        lm_text or (),
+        order=settings.lm_order,
+        share=settings.lm_share,
+        domain_column=domain_column,
+    )
     summary = run(
         recognizer,
         lines,
         out,
         format=format,
-        weights=weights,
-        knowledge=_knowledge(found_targets, tuned, lm_text or (), domain_column, domain_from),
+        weights=settings.weights,
+        knowledge=knowledge,
         model_name=model,
         targets_name=str(targets) if targets else None,
         batch_size=batch_size,
@@ -107,7 +114,7 @@ def emit(
     """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
     from fada.transcription import emit as run
 
-    recognizer, lines, _ = _open(model, inputs, None, threads, **_source(locals()))
+    recognizer, lines = _open(model, inputs, threads, **_source(locals()))
     emissions, failed = run(recognizer, lines, batch_size=batch_size)
     emissions.save(out)
     _report(failed, [])
@@ -119,36 +126,16 @@ def _source(values: dict[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in names.split()}
 
 
-def _open(
-    model: str, inputs: list[str], targets: Path | None, threads: int | None, **source: Any
-) -> tuple[Any, Any, Any]:
+def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
     from fada.data.lines import read_lines
     from fada.models import load_recognizer
-    from fada.targets import TargetSet
 
     if threads:
         import torch
 
         torch.set_num_threads(threads)
     lines = read_lines(inputs if len(inputs) > 1 else inputs[0], **source)
-    own = Path(model) / "targets.json"
-    path = targets or (own if own.is_file() else None)
-    return load_recognizer(model), lines, TargetSet.load(path) if path else None
-
-
-def _knowledge(
-    targets: Any, tuned: Path | None, lm_text: tuple[str, ...] | list[str], domain_column: str | None, domain_from: Any
-) -> Any:
-    from fada.data.lines import read_lines
-    from fada.tuned import Knowledge, Tuned
-
-    if not lm_text or tuned is None:
-        return Knowledge(targets, targets.overall if targets else None)
-    settings = Tuned.load(tuned)
-    texts: dict[str, list[str]] = {}
-    for line in read_lines(list(lm_text), domain_column=domain_column, domain_from=domain_from).texts():
-        texts.setdefault(line.domain or "", []).append(line.text or "")
-    return Knowledge.from_texts(texts, targets, order=settings.lm_order, share=settings.lm_share)
+    return load_recognizer(model), lines
 
 
 def _report(failed: list[str], notes: list[str]) -> None:

@@ -32,6 +32,7 @@ DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP, UNNORMALIZED = range(5)
 _LOWEST = -1e300
 _FEW = 32
 """Up to this number, classes are sorted; more of them are taken from a heap as they are needed."""
+_ROUNDING = 1.0 + 1e-12
 _TINY = 1e-30
 """Probabilities are rescaled when the largest falls below this."""
 
@@ -300,6 +301,7 @@ def search_lines(
     most_added = score.most_added
     table_cell, reset, joins, table_irregular, step_keys, step_programs, starts, operations, next_state, refused = table
     mu = score.distance_weight
+    squared_weight = mu * mu
     guided = mu > 0.0
     incremental = score.kind <= ALIGNED_W2
     kind = score.kind
@@ -616,6 +618,11 @@ def search_lines(
                                     k = tally[s, cell]
                                     q = reference[tally[s, split + k] - 1] if kind == SORTED_W2 else reference[cell]
                                     square = constant[s] + (2 * k + 1) * two + q * one
+                                    if full and not uses_lm:
+                                        # Most do not get in, which can be seen without the square root.
+                                        room = value - heap_score[0]
+                                        if room < 0.0 or square * squared_weight > room * room * _ROUNDING:
+                                            continue
                                     if square > 0.0:
                                         value -= mu * math.sqrt(square)
                                 else:
