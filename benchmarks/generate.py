@@ -2,8 +2,8 @@
 
     python -m benchmarks.generate [--rounds 5] [--out FOLDER]
 
-The vocabulary is made up (byte-level: 256 bytes and words with and without a leading space), the decoder has the shape of
-TrOCR-small (6 layers of width 256, 64,044 tokens, 578 image patches) and random weights. Times are CPU times, one thread.
+The vocabulary is made up (byte-level: 256 bytes and words with and without a leading space), the decoder has the shape
+of TrOCR-small (6 layers of width 256, 64,044 tokens, 578 image patches) and random weights. CPU times, one thread.
 """
 
 import argparse

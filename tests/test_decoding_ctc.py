@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fada.decoding import _ctc_kernel as kernel
 from fada.decoding.ctc import CTCBeamDecoder, Hypothesis
 from fada.errors import FadaError
 from fada.guidance import Constraint, Guidance
@@ -475,6 +476,18 @@ def test_many_classes_are_searched_exactly_too() -> None:
     log_probs = random_log_probs(rng, 4, len(symbols))
     expected = dictionary_beam(log_probs, 0, 4, definition(decoder, target, lm))
     assert_same(decoder.decode(log_probs, nbest=4), expected)
+
+
+def test_one_compilation_serves_every_setting() -> None:
+    lines = [np.log(np.full((3, 3), 1 / 3, dtype)) for dtype in (np.float32, np.float64)]
+    targets = [CharDistribution.from_texts(["aab"]), CharDistribution.from_texts(["abb"])]
+    lm = CharNgram.train(["ab"], 2).interpolate(CharNgram.train(["ba"], 3), 0.5)
+    for distance in ("sorted_w2", "js"):
+        for symbols in (["", "a", "b"], ["a", "", "\u0301b"]):
+            decoder = CTCBeamDecoder(symbols, symbols.index(""), lam=0.5, scale=2, distance=distance, forbidden="c")
+            decoder.decode_batch(lines, targets)
+            decoder.replace(lm=lm, lm_weight=1, prior=targets[0], prior_weight=1).decode_batch(lines, targets)
+    assert len(kernel.search_lines.signatures) == 1
 
 
 log_probability_arrays = hnp.arrays(

@@ -94,7 +94,10 @@ class _SummedProbabilities(torch.autograd.Function):
         result = torch.empty_like(logits)
         for out, row, where, gradient in zip(result, logits, chosen, gradients[0], strict=True):
             probs = _softmax(row)
-            out.copy_(probs * (gradient - (probs @ gradient)[:, None]) * where[:, None])
+            mean = probs @ gradient
+            probs *= where[:, None]
+            torch.mul(probs, gradient, out=out) if out.dtype == probs.dtype else out.copy_(probs * gradient)
+            out.sub_(probs.mul_(mean[:, None]))
         return result, None
 
 

@@ -29,6 +29,19 @@ EMPTY = -1
 DONE, NO_PATH, UNKNOWN_STEP, TOO_DEEP, UNNORMALIZED = range(5)
 """How the search of a line ended."""
 
+P_BLANK, P_LABEL, TOTAL, LOG_TOTAL = 0, 1, 2, 3
+NEW_BLANK, NEW_LABEL, NEW_LOG = 4, 5, 6
+EXTRA, REST, REACH = 7, 8, 9
+SQUARES, PRODUCTS, DISTANCE, CONSTANT = 10, 11, 12, 13
+LM_TOTAL, VALUES = 14, 16
+"""What is known of a live hypothesis, side by side in memory: the probability of its paths that end in a blank, of
+those that end in its last label, their sum and its logarithm; the same after the current frame; the part of the score
+that is neither λ log P nor distance, the score without λ log P, the most that can be after one symbol more (before that
+symbol's own contribution); Σc², Σcq, the distance and the part of W2² one character later that does not depend on the
+character; the log-probability by the language model."""
+NODE, LAST, TAIL, LENGTH, HIGHEST, PLACES = 0, 1, 2, 3, 4, 8
+"""Its node in the trie, its last label, its tail (see `_symbols`), its number of characters and their highest count."""
+
 _LOWEST = -1e300
 _FEW = 32
 """Up to this number, classes are sorted; more of them are taken from a heap as they are needed."""
@@ -319,34 +332,15 @@ def search_lines(
     sibling = np.empty(capacity, np.int32)
     slot_of = np.empty(capacity, np.int32)
 
-    # -- slots: twice the beam, so that a hypothesis that stays is never moved. `rest` is the score without λ log P,
-    #    `reach` the most it can be after one symbol more, before that symbol's own contribution
+    # -- slots: twice the beam, so that a hypothesis that stays is never moved
     slots = 2 * K + 1
-    node = np.empty(slots, np.int32)
-    last = np.empty(slots, np.int32)
-    p_blank = np.empty(slots)
-    p_label = np.empty(slots)
-    total = np.empty(slots)
-    log_total = np.empty(slots)
-    new_blank = np.empty(slots)
-    new_label = np.empty(slots)
-    new_log = np.empty(slots)
-    extra = np.zeros(slots)
-    lm_total = np.zeros(slots)
+    value_of = np.zeros((slots, VALUES))
+    place_of = np.zeros((slots, PLACES), np.int32)
     lm_state = np.zeros((slots, components), np.int32)
-    tail = np.zeros(slots, np.int32)
     # The counts of a hypothesis and behind them its `at_most` (see fada.guidance), to be copied in one go.
     split = (n + 3) // 4 * 4 if guided else 4
     words = np.zeros((slots, (split + (depth if guided else 0) + 3) // 4), np.uint64)
     tally = words.view(np.uint16)
-    highest = np.zeros(slots, np.int32)
-    length = np.zeros(slots, np.int32)
-    squares = np.zeros(slots)
-    products = np.zeros(slots)
-    distance = np.zeros(slots)
-    rest = np.zeros(slots)
-    reach = np.zeros(slots)
-    constant = np.zeros(slots)
     has_child = np.zeros((slots, V), np.uint8)
     active = np.empty(K, np.int32)
     upcoming = np.empty(K, np.int32)
@@ -425,32 +419,32 @@ def search_lines(
             n_free += 1
         n_active = 1
         active[0] = 0
-        node[0] = 0
-        last[0] = -1
-        p_blank[0] = 1.0
-        p_label[0] = 0.0
-        total[0] = 1.0
-        log_total[0] = 0.0
-        extra[0] = 0.0
-        lm_total[0] = 0.0
-        tail[0] = 0
+        place_of[0, NODE] = 0
+        place_of[0, LAST] = -1
+        value_of[0, P_BLANK] = 1.0
+        value_of[0, P_LABEL] = 0.0
+        value_of[0, TOTAL] = 1.0
+        value_of[0, LOG_TOTAL] = 0.0
+        value_of[0, EXTRA] = 0.0
+        value_of[0, LM_TOTAL] = 0.0
+        place_of[0, TAIL] = 0
         for m in range(components):
             lm_state[0, m] = lm.start[m]
-        highest[0] = 0
-        length[0] = 0
-        squares[0] = 0.0
-        products[0] = 0.0
+        place_of[0, HIGHEST] = 0
+        place_of[0, LENGTH] = 0
+        value_of[0, SQUARES] = 0.0
+        value_of[0, PRODUCTS] = 0.0
         if guided:
             for i in range(n):
                 tally[0, i] = 0
             tally[0, split] = n
             if incremental:
-                distance[0] = w2_value(0.0, 0.0, 0, q_squares, n)
+                value_of[0, DISTANCE] = w2_value(0.0, 0.0, 0, q_squares, n)
             else:
-                distance[0] = counted_distance(kind, tally[0], 0, reference)
-        rest[0] = -mu * distance[0]
-        reach[0] = -mu * max(0.0, distance[0] - largest_drop[0])
-        constant[0] = q_mean
+                value_of[0, DISTANCE] = counted_distance(kind, tally[0], 0, reference)
+        value_of[0, REST] = -mu * value_of[0, DISTANCE]
+        value_of[0, REACH] = -mu * max(0.0, value_of[0, DISTANCE] - largest_drop[0])
+        value_of[0, CONSTANT] = q_mean
         log_scale = 0.0
         status = DONE
 
@@ -459,34 +453,36 @@ def search_lines(
             blank_probability = math.exp(wide_rows[t, blank] if wide else narrow_rows[t, blank])
             for a in range(n_active):
                 s = active[a]
-                new_blank[s] = total[s] * blank_probability
-                c = last[s]
+                value_of[s, NEW_BLANK] = value_of[s, TOTAL] * blank_probability
+                c = place_of[s, LAST]
                 if c >= 0:
                     if computed_at[c] != t:
                         computed_at[c] = t
                         probability[c] = math.exp(wide_rows[t, c] if wide else narrow_rows[t, c])
-                    new_label[s] = p_label[s] * probability[c]
+                    value_of[s, NEW_LABEL] = value_of[s, P_LABEL] * probability[c]
                 else:
-                    new_label[s] = 0.0
+                    value_of[s, NEW_LABEL] = 0.0
             for a in range(n_active):
                 s = active[a]
-                c = last[s]
+                c = place_of[s, LAST]
                 if c >= 0:
-                    above = slot_of[parent[node[s]]]
+                    above = slot_of[parent[place_of[s, NODE]]]
                     if above >= 0:
                         has_child[above, c] = 1
-                        new_label[s] += (p_blank[above] if last[above] == c else total[above]) * probability[c]
+                        value_of[s, NEW_LABEL] += (
+                            value_of[above, P_BLANK] if place_of[above, LAST] == c else value_of[above, TOTAL]
+                        ) * probability[c]
             size = 0
             best_base = _LOWEST
             lowest_score = math.inf
             largest = 0.0
             for a in range(n_active):
                 s = active[a]
-                mass = new_blank[s] + new_label[s]
-                best_base = max(best_base, lam * log_total[s] + reach[s])
+                mass = value_of[s, NEW_BLANK] + value_of[s, NEW_LABEL]
+                best_base = max(best_base, lam * value_of[s, LOG_TOTAL] + value_of[s, REACH])
                 if mass > 0.0:
-                    new_log[s] = math.log(mass)
-                    value = lam * new_log[s] + rest[s]
+                    value_of[s, NEW_LOG] = math.log(mass)
+                    value = lam * value_of[s, NEW_LOG] + value_of[s, REST]
                     heap_score[size] = value
                     heap_key[size] = (np.int64(s) << shift) | blank
                     size += 1
@@ -530,17 +526,17 @@ def search_lines(
                 # Nothing can enter: the beam is the same, and only the probabilities move on.
                 for a in range(n_active):
                     s = active[a]
-                    if last[s] >= 0 and slot_of[parent[node[s]]] >= 0:
-                        has_child[slot_of[parent[node[s]]], last[s]] = 0
+                    if place_of[s, LAST] >= 0 and slot_of[parent[place_of[s, NODE]]] >= 0:
+                        has_child[slot_of[parent[place_of[s, NODE]]], place_of[s, LAST]] = 0
                 log_largest = math.log(largest) if largest < _TINY else 0.0
                 rescale = 1.0 / largest if largest < _TINY else 1.0
                 log_scale += log_largest
                 for a in range(n_active):
                     s = active[a]
-                    p_blank[s] = new_blank[s] * rescale
-                    p_label[s] = new_label[s] * rescale
-                    total[s] = p_blank[s] + p_label[s]
-                    log_total[s] = new_log[s] - log_largest
+                    value_of[s, P_BLANK] = value_of[s, NEW_BLANK] * rescale
+                    value_of[s, P_LABEL] = value_of[s, NEW_LABEL] * rescale
+                    value_of[s, TOTAL] = value_of[s, P_BLANK] + value_of[s, P_LABEL]
+                    value_of[s, LOG_TOTAL] = value_of[s, NEW_LOG] - log_largest
                 continue
 
             # -- extensions
@@ -549,11 +545,11 @@ def search_lines(
             if found > 0:
                 for a in range(n_active):
                     s = active[a]
-                    base = lam * log_total[s] + extra[s]
-                    bound = lam * log_total[s] + reach[s]
-                    one = linear[length[s] + 1]
-                    two = quadratic[length[s] + 1]
-                    irregular = has_general and table_irregular[tail[s]]
+                    base = lam * value_of[s, LOG_TOTAL] + value_of[s, EXTRA]
+                    bound = lam * value_of[s, LOG_TOTAL] + value_of[s, REACH]
+                    one = linear[place_of[s, LENGTH] + 1]
+                    two = quadratic[place_of[s, LENGTH] + 1]
+                    irregular = has_general and table_irregular[place_of[s, TAIL]]
                     for i in range(found):
                         if i == ready:
                             best_gain[i] = -waiting_score[0]
@@ -568,14 +564,14 @@ def search_lines(
                         if has_child[s, c]:
                             continue
                         value = base + best_gain[i] - slack[c]
-                        if c == last[s]:
-                            if p_blank[s] <= 0.0:
+                        if c == place_of[s, LAST]:
+                            if value_of[s, P_BLANK] <= 0.0:
                                 continue
-                            value += lam * (math.log(p_blank[s]) - log_total[s])
+                            value += lam * (math.log(value_of[s, P_BLANK]) - value_of[s, LOG_TOTAL])
                         if tracks:
                             cell = table_cell[c]
                             if irregular or cell == GENERAL:
-                                state = tail[s] if irregular or joins[c] else 0
+                                state = place_of[s, TAIL] if irregular or joins[c] else 0
                                 program = _find_program(step_keys, step_programs, np.int64(state) * V + c)
                                 if program < 0:
                                     status = UNKNOWN_STEP
@@ -591,7 +587,7 @@ def search_lines(
                                     x = operations[j]
                                     value += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
                                 if guided:
-                                    new_length = length[s]
+                                    new_length = place_of[s, LENGTH]
                                     for j in range(begin, end):
                                         new_length += 1 if operations[j] > 0 else -1
                                     _, new_squares, new_products = _run(
@@ -601,10 +597,10 @@ def search_lines(
                                         kind,
                                         tally[s],
                                         tally[s, split:],
-                                        highest[s],
+                                        place_of[s, HIGHEST],
                                         reference,
-                                        squares[s],
-                                        products[s],
+                                        value_of[s, SQUARES],
+                                        value_of[s, PRODUCTS],
                                     )
                                     if incremental:
                                         value -= mu * w2_value(new_squares, new_products, new_length, q_squares, n)
@@ -613,11 +609,11 @@ def search_lines(
                                     _undo(operations, begin, end, tally[s], tally[s, split:])
                             elif guided:
                                 if cell < 0:
-                                    value -= mu * distance[s]
+                                    value -= mu * value_of[s, DISTANCE]
                                 elif incremental:
                                     k = tally[s, cell]
                                     q = reference[tally[s, split + k] - 1] if kind == SORTED_W2 else reference[cell]
-                                    square = constant[s] + (2 * k + 1) * two + q * one
+                                    square = value_of[s, CONSTANT] + (2 * k + 1) * two + q * one
                                     if full and not uses_lm:
                                         # Most do not get in, which can be seen without the square root.
                                         room = value - heap_score[0]
@@ -627,7 +623,7 @@ def search_lines(
                                         value -= mu * math.sqrt(square)
                                 else:
                                     tally[s, cell] += 1
-                                    value -= mu * counted_distance(kind, tally[s], length[s] + 1, reference)
+                                    value -= mu * counted_distance(kind, tally[s], place_of[s, LENGTH] + 1, reference)
                                     tally[s, cell] -= 1
                         if uses_lm:
                             if full and value + slack[c] < heap_score[0]:
@@ -645,8 +641,8 @@ def search_lines(
 
             for a in range(n_active):
                 s = active[a]
-                if last[s] >= 0 and slot_of[parent[node[s]]] >= 0:
-                    has_child[slot_of[parent[node[s]]], last[s]] = 0
+                if place_of[s, LAST] >= 0 and slot_of[parent[place_of[s, NODE]]] >= 0:
+                    has_child[slot_of[parent[place_of[s, NODE]]], place_of[s, LAST]] = 0
             if status != DONE:
                 break
             if size == 0:
@@ -660,7 +656,7 @@ def search_lines(
                 c = heap_key[i] & mask
                 if c == blank:
                     upcoming[i] = s
-                    largest = max(largest, new_blank[s] + new_label[s])
+                    largest = max(largest, value_of[s, NEW_BLANK] + value_of[s, NEW_LABEL])
                     continue
                 n_free -= 1
                 d = free[n_free]
@@ -668,61 +664,64 @@ def search_lines(
                 if computed_at[c] != t:
                     computed_at[c] = t
                     probability[c] = math.exp(wide_rows[t, c] if wide else narrow_rows[t, c])
-                repeated = c == last[s]
-                new_blank[d] = 0.0
-                new_label[d] = (p_blank[s] if repeated else total[s]) * probability[c]
-                new_log[d] = (math.log(p_blank[s]) if repeated else log_total[s]) + (
+                repeated = c == place_of[s, LAST]
+                value_of[d, NEW_BLANK] = 0.0
+                value_of[d, NEW_LABEL] = (value_of[s, P_BLANK] if repeated else value_of[s, TOTAL]) * probability[c]
+                value_of[d, NEW_LOG] = (math.log(value_of[s, P_BLANK]) if repeated else value_of[s, LOG_TOTAL]) + (
                     wide_rows[t, c] if wide else narrow_rows[t, c]
                 )
-                largest = max(largest, new_label[d])
-                last[d] = c
-                extra[d] = extra[s] + weights[c]
-                here = child[node[s]]
+                largest = max(largest, value_of[d, NEW_LABEL])
+                place_of[d, LAST] = c
+                value_of[d, EXTRA] = value_of[s, EXTRA] + weights[c]
+                here = child[place_of[s, NODE]]
                 while here >= 0 and label[here] != c:
                     here = sibling[here]
                 if here < 0:
                     here = nodes
                     nodes += 1
-                    parent[here] = node[s]
+                    parent[here] = place_of[s, NODE]
                     label[here] = c
                     child[here] = -1
-                    sibling[here] = child[node[s]]
-                    child[node[s]] = here
+                    sibling[here] = child[place_of[s, NODE]]
+                    child[place_of[s, NODE]] = here
                     slot_of[here] = -1
-                node[d] = here
+                place_of[d, NODE] = here
                 if uses_lm:
                     step = automaton_step(lm, lm_state[s], c, reached)
-                    lm_total[d] = lm_total[s] + step
-                    extra[d] += lm_weight * step
+                    value_of[d, LM_TOTAL] = value_of[s, LM_TOTAL] + step
+                    value_of[d, EXTRA] += lm_weight * step
                     for m in range(components):
                         lm_state[d, m] = reached[m]
                 if tracks:
                     cell = table_cell[c]
-                    irregular = has_general and table_irregular[tail[s]]
+                    irregular = has_general and table_irregular[place_of[s, TAIL]]
                     general = irregular or cell == GENERAL
-                    tail[d] = tail[s] if reset[c] == KEEP else reset[c]
+                    place_of[d, TAIL] = place_of[s, TAIL] if reset[c] == KEEP else reset[c]
                     begin = 0
                     end = 0
-                    new_length = length[s]
+                    new_length = place_of[s, LENGTH]
                     if general:
-                        state = tail[s] if irregular or joins[c] else 0
+                        state = place_of[s, TAIL] if irregular or joins[c] else 0
                         program = _find_program(step_keys, step_programs, np.int64(state) * V + c)
                         begin = starts[program]
                         end = starts[program + 1]
-                        tail[d] = next_state[program]
+                        place_of[d, TAIL] = next_state[program]
                         for j in range(begin, end):
                             x = operations[j]
-                            extra[d] += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
+                            value_of[d, EXTRA] += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
                             new_length += 1 if x > 0 else -1
                     elif cell >= 0:
                         new_length += 1
-                    length[d] = new_length
+                    place_of[d, LENGTH] = new_length
                     if guided:
-                        top = highest[s]
-                        for j in range((split + top + 4) // 4):
+                        top = place_of[s, HIGHEST]
+                        # Read before the copy, not after it: the processor need not wait for what it has just written.
+                        k = tally[s, max(cell, 0)]
+                        place = tally[s, split + k]
+                        for j in range((split + top + 4) >> 2):
                             words[d, j] = words[s, j]
                         if general:
-                            top, squares[d], products[d] = _run(
+                            top, value_of[d, SQUARES], value_of[d, PRODUCTS] = _run(
                                 operations,
                                 begin,
                                 end,
@@ -731,49 +730,54 @@ def search_lines(
                                 tally[d, split:],
                                 top,
                                 reference,
-                                squares[s],
-                                products[s],
+                                value_of[s, SQUARES],
+                                value_of[s, PRODUCTS],
                             )
                         elif cell >= 0:
-                            k = tally[d, cell]
+                            tally[d, cell] = k + 1
+                            tally[d, split + k] = place - 1
                             if k == top:
                                 top += 1
                                 tally[d, split + top] = n
-                            squares[d] = squares[s] + (2 * k + 1)
-                            products[d] = products[s] + (
-                                reference[tally[d, split + k] - 1] if kind == SORTED_W2 else reference[cell]
+                            value_of[d, SQUARES] = value_of[s, SQUARES] + (2 * k + 1)
+                            value_of[d, PRODUCTS] = (
+                                value_of[s, PRODUCTS] + reference[place - 1 if kind == SORTED_W2 else cell]
                             )
-                            tally[d, split + k] -= 1
-                            tally[d, cell] = k + 1
                         else:
-                            squares[d] = squares[s]
-                            products[d] = products[s]
-                        highest[d] = top
+                            value_of[d, SQUARES] = value_of[s, SQUARES]
+                            value_of[d, PRODUCTS] = value_of[s, PRODUCTS]
+                        place_of[d, HIGHEST] = top
                         if top + most_added + 1 >= depth:
                             status = TOO_DEEP
                         if incremental:
-                            square = squares[d] * quadratic[new_length] + products[d] * linear[new_length] + q_mean
-                            distance[d] = math.sqrt(square) if square > 0.0 else 0.0
+                            square = (
+                                value_of[d, SQUARES] * quadratic[new_length]
+                                + value_of[d, PRODUCTS] * linear[new_length]
+                                + q_mean
+                            )
+                            value_of[d, DISTANCE] = math.sqrt(square) if square > 0.0 else 0.0
                         else:
-                            distance[d] = counted_distance(kind, tally[d], new_length, reference)
+                            value_of[d, DISTANCE] = counted_distance(kind, tally[d], new_length, reference)
                         longer = new_length + 1
-                        constant[d] = squares[d] * quadratic[longer] + products[d] * linear[longer] + q_mean
-                rest[d] = extra[d]
-                reach[d] = extra[d]
+                        value_of[d, CONSTANT] = (
+                            value_of[d, SQUARES] * quadratic[longer] + value_of[d, PRODUCTS] * linear[longer] + q_mean
+                        )
+                value_of[d, REST] = value_of[d, EXTRA]
+                value_of[d, REACH] = value_of[d, EXTRA]
                 if guided:
-                    rest[d] -= mu * distance[d]
-                    reach[d] -= mu * max(0.0, distance[d] - largest_drop[length[d]])
+                    value_of[d, REST] -= mu * value_of[d, DISTANCE]
+                    value_of[d, REACH] -= mu * max(0.0, value_of[d, DISTANCE] - largest_drop[place_of[d, LENGTH]])
 
             if largest <= 0.0:
                 status = NO_PATH
             if status != DONE:
                 break
             for a in range(n_active):
-                slot_of[node[active[a]]] = -1
+                slot_of[place_of[active[a], NODE]] = -1
             for i in range(size):
-                slot_of[node[upcoming[i]]] = upcoming[i]
+                slot_of[place_of[upcoming[i], NODE]] = upcoming[i]
             for a in range(n_active):
-                if slot_of[node[active[a]]] != active[a]:
+                if slot_of[place_of[active[a], NODE]] != active[a]:
                     free[n_free] = active[a]
                     n_free += 1
             log_largest = math.log(largest) if largest < _TINY else 0.0
@@ -782,10 +786,10 @@ def search_lines(
             for i in range(size):
                 s = upcoming[i]
                 active[i] = s
-                p_blank[s] = new_blank[s] * rescale
-                p_label[s] = new_label[s] * rescale
-                total[s] = p_blank[s] + p_label[s]
-                log_total[s] = new_log[s] - log_largest
+                value_of[s, P_BLANK] = value_of[s, NEW_BLANK] * rescale
+                value_of[s, P_LABEL] = value_of[s, NEW_LABEL] * rescale
+                value_of[s, TOTAL] = value_of[s, P_BLANK] + value_of[s, P_LABEL]
+                value_of[s, LOG_TOTAL] = value_of[s, NEW_LOG] - log_largest
             n_active = size
 
         results.status[line] = status
@@ -793,7 +797,7 @@ def search_lines(
             continue
         for a in range(n_active):
             s = active[a]
-            heap_score[a] = lam * log_total[s] + rest[s]
+            heap_score[a] = lam * value_of[s, LOG_TOTAL] + value_of[s, REST]
         for k in range(min(nbest, n_active)):
             best = -1
             for a in range(n_active):
@@ -802,7 +806,7 @@ def search_lines(
             s = active[best]
             active[best] = -1
             count = 0
-            here = node[s]
+            here = place_of[s, NODE]
             while here > 0:
                 results.labels[line, k, count] = label[here]
                 count += 1
@@ -813,9 +817,9 @@ def search_lines(
                 results.labels[line, k, i] = other
             results.lengths[line, k] = count
             results.values[line, k, 0] = heap_score[best] + lam * log_scale
-            results.values[line, k, 1] = log_total[s] + log_scale
-            results.values[line, k, 2] = distance[s]
-            results.values[line, k, 3] = lm_total[s]
+            results.values[line, k, 1] = value_of[s, LOG_TOTAL] + log_scale
+            results.values[line, k, 2] = value_of[s, DISTANCE]
+            results.values[line, k, 3] = value_of[s, LM_TOTAL]
     results.unknown[0] = n_unknown
 
 

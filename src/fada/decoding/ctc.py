@@ -391,8 +391,9 @@ class _Plan:
             lm_weight=lm_weight,
             kind=self.rows[0].guidance.kind if self.rows else 0,
             reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
-            class_weight=own + bonus + masked,
-            class_ceiling=ceiling + bonus + masked + lm_weight * self.lm_ceiling,
+            # Another memory order would be another type, and compiled anew.
+            class_weight=np.ascontiguousarray(own + bonus + masked),
+            class_ceiling=np.ascontiguousarray(ceiling + bonus + masked + lm_weight * self.lm_ceiling),
             cell_weight=cell_weight,
             most_removed=table.most_removed,
             most_added=table.most_added,
