@@ -122,6 +122,8 @@ SYMBOL_SETS = {
     "spaces": ["a", " ", "b ", " c", "\t"],
     "hangul jamo": ["\u1100", "\u1161", "\u11a8", "\uac00", "a"],
     "expanding and vanishing": ["ﬀ", "İ", "7", "ß", "\u0345"],
+    "marks over gaps": ["a", "7", "\u0301", "7\u0301e", "= "],
+    "composing signs": ["a", "=", "\u0338", "e7", "\u0301"],
     "the same twice": ["a", "a", "b", "", ""],
 }
 NORMALIZERS = [
@@ -132,6 +134,8 @@ NORMALIZERS = [
     TextNormalizer(spaces="collapse"),
     TextNormalizer(spaces="drop", marks="fold"),
     TextNormalizer(form="none", case="keep"),
+    TextNormalizer(letters_only=True, spaces="collapse"),
+    TextNormalizer(form="NFKC", spaces="collapse"),
 ]
 
 

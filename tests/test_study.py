@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.lines import read_lines, write_parquet
 from fada.errors import FadaError
 from fada.reproduce import Recipe, reproduce
 
@@ -38,6 +40,25 @@ def test_a_finished_study_is_not_trained_again(demo_folder):
     before = model.stat().st_mtime_ns
     assert run("demo", "--quick", "--out", demo_folder, "--jobs", 1).exit_code == 0
     assert model.stat().st_mtime_ns == before
+
+
+def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder, tmp_path):
+    lines = [
+        replace(line, extra={"page": line.extra["page"]})
+        for line in read_lines(demo_folder / "lines" / "train.parquet")
+    ]
+    write_parquet(lines, tmp_path / "own.parquet")
+    done = run(
+        "study", tmp_path / "own.parquet", "--domain-column", "domain", "--model", "crnn:tiny", "--epochs", 1,
+        "--jobs", 1, "--out", tmp_path / "study",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    pages = {
+        split: {line.extra["page"] for line in read_lines(tmp_path / "study" / "lines" / f"{split}.parquet")}
+        for split in ("train", "validation", "test")
+    }
+    assert all(pages.values())
+    assert not pages["train"] & pages["test"]
 
 
 def test_a_recipe_becomes_a_table_and_json(demo_folder, tmp_path):

@@ -96,8 +96,7 @@ class _SummedProbabilities(torch.autograd.Function):
             probs = _softmax(row)
             mean = probs @ gradient
             probs *= where[:, None]
-            torch.mul(probs, gradient, out=out) if out.dtype == probs.dtype else out.copy_(probs * gradient)
-            out.sub_(probs.mul_(mean[:, None]))
+            out.copy_(probs).mul_(gradient).sub_(probs.mul_(mean[:, None]))  # in place, one line at a time
         return result, None
 
 

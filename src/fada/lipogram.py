@@ -189,7 +189,7 @@ def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenize
             "save_pretrained, a GGUF file, or a name on the Hugging Face hub."
         ) from None
     if gpu:
-        model.cuda()
+        model = model.to("cuda")  # type: ignore[arg-type]
     model.eval()
     return model, tokenizer
 

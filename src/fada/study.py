@@ -122,6 +122,31 @@ def run_study(
     return Study(out, joined, result, tuned, report.path)
 
 
+def split_by_page(
+    data: Sequence[PathLike], out: Path, columns: Mapping[str, str | None], domain_from: str | None = None
+) -> list[PathLike]:
+    """Sources that have a test split as they are; others as parquet in `out`, split by page, stratified by domain."""
+    from fada.data.lines import Line, read_lines, write_parquet
+    from fada.data.published import with_splits
+
+    if (out / "test.parquet").exists():
+        return [out]
+    lines = read_lines([*data] if len(data) > 1 else data[0], domain_from=domain_from, **columns)  # type: ignore[arg-type]
+    found = {line.split for line in lines.without_media()}
+    if "test" in found and domain_from is None:
+        return [*data]
+
+    def page_of(line: Line) -> str:
+        return str(line.extra.get("page") or line.source.partition("#")[0] or line.id)
+
+    _say("no test split in the data: dividing the pages of each domain into train, validation and test")
+    divided = with_splits(lines, page_of, resplit="test" not in found)
+    write_parquet(divided, out, licence=lines.licence, citation=lines.citation)
+    for skipped in divided.skipped[:20]:
+        console.print(f"  left out: {skipped}", highlight=False, markup=False)
+    return [out]
+
+
 def demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:
     """The study of the built-in synthetic set: four domains that differ in their letter frequencies alone."""
     from fada.data.synthetic import make_synthetic

@@ -19,6 +19,9 @@ def study(
     data: list[str] = typer.Argument(..., help="Lines with text: ALTO or PAGE folders, parquet, manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for models, weights, predictions and report."),
     domain_column: str | None = typer.Option(None, "--domain-column", help="Column that holds the domain."),
+    domain_from: str | None = typer.Option(
+        None, "--domain-from", help="folder, a table (CSV or JSON), or a pattern over the path, if there is no column."
+    ),
     text_column: str | None = typer.Option(None, "--text-column", help="Column that holds the text."),
     model: str = typer.Option("crnn:small", "--model", help="As in `fada train`."),
     epochs: int = typer.Option(30, "--epochs", min=1, help="Epochs of each training."),
@@ -31,19 +34,17 @@ def study(
 ) -> None:
     """Train with and without alignment, tune, decode, test and report: everything on your own lines.
 
-    Interrupted, it goes on where it stopped when the same command is given again.
+    Lines without a test split are divided by page, stratified by domain. Interrupted, it goes on where it stopped when
+    the same command is given again.
     """
-    from fada.study import run_study
+    from fada.study import run_study, split_by_page
 
-    settings = {
-        "model": model,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "domain_column": domain_column,
-        "text_column": text_column,
-        "seed": seed,
-    }
-    _print(run_study(data, out, settings, {"lam": lam, "distance": distance, "scale": scale}, jobs=jobs))
+    columns = {"domain_column": domain_column, "text_column": text_column}
+    sources = split_by_page(data, out / "lines", columns, domain_from)
+    if sources == [out / "lines"]:
+        columns = {}
+    settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **columns}
+    _print(run_study(sources, out, settings, {"lam": lam, "distance": distance, "scale": scale}, jobs=jobs))
 
 
 def demo(

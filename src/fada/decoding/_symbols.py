@@ -57,25 +57,39 @@ class SymbolSteps:
         self.symbols = tuple(symbols)
         self.blank = blank
         self.normalizer = normalizer
-        self._collapses = normalizer.spaces == "collapse"
+        self._collapses = normalizer.spaces == "collapse" and not normalizer.letters_only
+        joining = any(map(_joins_previous, "".join(self.writable)))
+        self._joins_over_gaps = joining and (normalizer.letters_only or normalizer.spaces == "drop")
+        """Whether a mark may join a letter from which it is parted only by characters that the normaliser drops."""
 
     def _is_open(self, character: str) -> bool:
         """Whether a character's effect depends on what stands before it."""
         return _joins_previous(character) or (self._collapses and _starts_with_space(character))
 
+    def _is_gap(self, character: str) -> bool:
+        return self._joins_over_gaps and not self.normalizer(character)
+
     def depends_on_context(self, symbol: str) -> bool:
         """Whether the effect of a symbol depends on the text before it, also where no space is pending."""
-        return symbol != "" and self._is_open(symbol[0])
+        return symbol != "" and (self._is_open(symbol[0]) or self._is_gap(symbol[0]))
 
     def tail(self, text: str) -> str:
         """The shortest text with the same future as `text`."""
-        start = len(text)
-        while start > 0 and self._is_open(text[start - 1]):
-            start -= 1
-        tail = text[max(start - 1, 0) :]
+        start = self._last_closed(text)
+        tail = text[start:]
+        if start > 0 and self._is_gap(text[start]):
+            before = self.normalizer(text[:start])
+            return before[self._last_closed(before) :] + tail
         if self._collapses and tail[-1:].isspace():
             return "x " if self.normalizer(tail) else " "
         return tail
+
+    def _last_closed(self, text: str) -> int:
+        """Where the last character stands that does not depend on what is before it."""
+        start = len(text) - 1
+        while start > 0 and self._is_open(text[start]):
+            start -= 1
+        return max(start, 0)
 
     def step(self, tail: str, symbol: str) -> Step:
         """What appending `symbol` to a text with this tail removes and adds, in normalised characters."""
