@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
 
+from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
 from fada.emissions import Emissions
 from fada.files import write_json
 from fada.targets import TargetSet

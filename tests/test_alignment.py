@@ -163,7 +163,7 @@ def test_pooling_by_domain_compares_the_frequencies_of_all_its_lines() -> None:
     loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, pool="domain")
     counts = expected_ctc_counts(scores, lengths)[:, 1:]
     x, y = counts[0] + counts[2], counts[1]
-    far = [distances.sorted_w2(q / q.sum(), torch.from_numpy(TARGETS[d].frequencies)) for q, d in ((x, "x"), (y, "y"))]
+    far = [distances.sorted_w2(q / q.sum(), torch.tensor(TARGETS[d].frequencies)) for q, d in ((x, "x"), (y, "y"))]
     assert float(loss.alignment(scores, lengths, ["x", "y", "x"])) == pytest.approx(float(2 * far[0] + far[1]) / 3)
 
 

@@ -583,6 +583,8 @@ def search_lines(
                                     continue
                                 begin = starts[program]
                                 end = starts[program + 1]
+                                if cell >= 0:  # the class's own weight counts it already
+                                    value -= cell_weight[g, cell]
                                 for j in range(begin, end):
                                     x = operations[j]
                                     value += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
@@ -706,6 +708,8 @@ def search_lines(
                         begin = starts[program]
                         end = starts[program + 1]
                         place_of[d, TAIL] = next_state[program]
+                        if cell >= 0:
+                            value_of[d, EXTRA] -= cell_weight[g, cell]
                         for j in range(begin, end):
                             x = operations[j]
                             value_of[d, EXTRA] += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
