@@ -1,4 +1,4 @@
-"""Speed of the CTC decoder: against other decoders, guided against plain, two threads against one.
+"""Speed of the CTC decoder: against other decoders and the recogniser, guided against plain, two threads against one.
 
 All systems decode the same made-up but realistic emissions (lines of about 53 characters, 128 to 256 frames, 100
 classes, best path character error about 15 %) in one run, taking turns; a figure is the best of the rounds. CPU time is
@@ -70,7 +70,7 @@ def emission(text: str, rng: np.random.Generator) -> np.ndarray:
         at = max(round(float(frame)), at + (2 if c == previous else 1), 0)
         if at >= T:
             break
-        certain = rng.uniform(0.08, 0.62) if rng.random() < 0.24 else rng.beta(14, 1)
+        certain = rng.uniform(0.08, 0.62) if rng.random() < 0.27 else rng.beta(14, 1)
         alike = [identity[x] for group in LOOKALIKES.split() if c in group for x in group if x != c] or [1]
         chosen = rng.choice(alike, min(len(alike), int(rng.integers(1, 4))), replace=False)
         row = 0.06 * rng.dirichlet(np.full(V, 0.15))
@@ -224,6 +224,26 @@ def measure_threads(beam: int, lines: list[np.ndarray], rounds: int) -> dict[str
     return {"beam": beam, "two_threads_over_one": best[1] / best[2]}
 
 
+def measure_recognition(frames: int, rounds: int, batch: int = 8) -> float | None:
+    """CPU seconds that the C-RNN takes for one line of that many frames, in batches; None without torch."""
+    try:
+        import torch
+
+        from fada.models.crnn import CRNNConfig, CRNNForCTC
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    model = CRNNForCTC(CRNNConfig(vocab_size=V)).eval()
+    pixels = torch.rand(batch, 1, model.config.height, 4 * frames)
+    best = np.inf
+    with torch.inference_mode():
+        for _ in range(rounds):
+            started = time.process_time()
+            model(pixels)
+            best = min(best, (time.process_time() - started) / batch)
+    return float(best)
+
+
 def summary(rows: list[dict[str, Any]], threads: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The ratios the project promises, per beam size."""
     result = []
@@ -281,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wrong = sum(Levenshtein.distance(greedy.greedy(x).text, t) for x, t in zip(lines, texts, strict=True))
     cer = 100 * wrong / sum(map(len, texts))
     frames = [len(line) for line in lines]
-    about = {
+    about: dict[str, Any] = {
         "lines": len(lines),
         "characters_per_line": float(np.mean([len(t) for t in texts])),
         "frames": [min(frames), max(frames)],
@@ -294,6 +314,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     threads = [measure_threads(beam, lines, chosen.rounds) for beam in chosen.beams]
     ratios = summary(rows, threads)
     table = as_markdown(rows, ratios)
+    recognition = measure_recognition(int(np.mean(frames)), chosen.rounds)
+    if recognition:
+        guided = next(1 / row["lines_per_second"] for row in rows if row["decoder"] == SORTED)
+        about["crnn_milliseconds_per_line"] = 1000 * recognition
+        about["decoding_percent_of_recognition"] = 100 * guided / recognition
+        table += (
+            f"\nThe C-RNN takes {1000 * recognition:.1f} ms for a line, guided decoding with beam {rows[0]['beam']} "
+            f"{1000 * guided:.3f} ms: {100 * guided / recognition:.2f} % of it.\n"
+        )
     print(table)
     if chosen.out:
         write_json(chosen.out / "ctc.json", {"data": about, "rows": rows, "ratios": ratios})

@@ -471,6 +471,13 @@ def test_counts_beyond_the_prepared_depth_are_made_room_for(monkeypatch: pytest.
     assert best.distance == pytest.approx(Guidance(target).distance_of(best.text))
 
 
+def test_the_text_of_the_blank_is_ignored() -> None:
+    target = CharDistribution.from_texts(["a b"], TextNormalizer(spaces="collapse"))
+    log_probs = random_log_probs(np.random.default_rng(4), 12, 4)
+    odd = CTCBeamDecoder(["☃ \u0301", "a", " ", "b"], target=target).decode(log_probs, nbest=5)
+    assert odd == CTCBeamDecoder(["", "a", " ", "b"], target=target).decode(log_probs, nbest=5)
+
+
 def test_many_classes_are_searched_exactly_too() -> None:
     rng = np.random.default_rng(17)
     symbols = ["", *(chr(0x4E00 + i) for i in range(400))]

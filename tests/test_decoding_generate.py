@@ -46,7 +46,7 @@ def cases(draw):
     text = draw(st.sampled_from(sorted(TEXTS.values())))
     target = CharDistribution.from_texts([text], NORMALIZERS[draw(st.sampled_from(sorted(NORMALIZERS)))])
     ids = draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=6))
-    return tokenizer, target, ids, draw(st.sampled_from(["sorted_w2", "aligned_w2", "js", "w1"]))
+    return tokenizer, target, ids, draw(st.sampled_from(["sorted_w2", "aligned_w2", "js", "kl", "w1"]))
 
 
 @settings(max_examples=60, deadline=None)

@@ -185,5 +185,5 @@ def test_the_command_exits_with_two_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from fada.cli import main; main()", "decode", str(tmp_path / "none.npz")]
     result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
     assert result.returncode == 2
-    assert "symbols.json: no such file" in result.stderr
+    assert "none.npz: no such file" in result.stderr
     assert "Traceback" not in result.stderr

@@ -115,8 +115,8 @@ class Emissions:
             blank: class of the blank, if the symbols file does not say (0).
         """
         path = Path(path)
-        names, found_blank = read_symbols(symbols or path.with_name(SYMBOLS))
         columns = _read_npz(path)
+        names, found_blank = read_symbols(symbols or path.with_name(SYMBOLS))
         if all(name in columns for name in _PACKED) and columns["lengths"].ndim == 1:
             ids, scores = _unpack(columns, path)
             optional = {name: columns[name].astype(str).tolist() if name in columns else None for name in _OPTIONAL}

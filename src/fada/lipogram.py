@@ -98,6 +98,9 @@ DEVELOPMENT_TOPICS = (
 )
 """Topics of our own, for estimating the model's distribution and for choosing weights: none of them is in `TOPICS`."""
 
+_SCALES = {"soft": 50.0, "soft+hard": 20.0}
+"""Scales of the two kinds of target, chosen on the development topics; see docs/lipograms.md."""
+
 _PROMPT = """\
 A lipogram is a text in which a certain letter is never used; its author has to find other words.
 TASK: Write a short story (150 words at most) about {topic}. The story is a lipogram: the letter {letters} must not \
@@ -226,6 +229,10 @@ def focused_target(rates: Mapping[str, float]) -> CharDistribution:
     return CharDistribution((*symbols, OTHER), np.array([*frequencies, 1 - sum(frequencies)]))
 
 
+def _zero(forbidden: Iterable[str]) -> CharDistribution:
+    return focused_target(dict.fromkeys(forbidden, 0.0))
+
+
 def lipogram_target(own: CharDistribution, forbidden: Iterable[str]) -> CharDistribution:
     """A whole distribution with the forbidden characters at zero and the rest rescaled."""
     present = [c for c in forbidden if own.frequency(c) > 0]
@@ -265,7 +272,7 @@ class LipogramWriter:
     Args:
         model, tokenizer: a causal language model of transformers; see :func:`load_language_model`.
         lam, scale, warmup: weights of Eq. 2 in the modes with guidance, see
-            :class:`~fada.decoding.generate.GuidedLogitsProcessor`.
+            :class:`~fada.decoding.generate.GuidedLogitsProcessor`; a scale of None is one that suits the mode.
         num_beams: beam size; 1 with ``sample=True`` is sampling.
         sample: draw tokens instead of searching for the best text; seeds matter only then.
         temperature, top_k: of sampling.
@@ -281,7 +288,7 @@ class LipogramWriter:
         tokenizer: "PreTrainedTokenizerBase",
         *,
         lam: float = 0.5,
-        scale: float = 100.0,
+        scale: float | None = None,
         warmup: float = 100.0,
         num_beams: int = 4,
         sample: bool = False,
@@ -347,7 +354,8 @@ class LipogramWriter:
             topics: what the stories are about.
             forbidden: the characters to avoid; see :func:`forbidden_characters`.
             mode: one of `MODES`.
-            target: distribution for the modes with guidance; :func:`focused_target` with zeros if not given.
+            target: distribution for the modes with guidance. If not given: for ``soft`` a :func:`focused_target`, for
+                ``soft+hard`` the model's own distribution (estimated first) without the forbidden characters.
             seed: of the random numbers, for sampling.
             letters: the letters that the prompt names; all of `forbidden` if not given.
         """
@@ -365,7 +373,8 @@ class LipogramWriter:
         if hard:
             self._check_possible(forbidden)
         if target is None:
-            target = focused_target(dict.fromkeys(forbidden, 0.0))
+            whole = soft and hard  # behind a mask only the use of the other characters is left to guide
+            target = lipogram_target(self.own_distribution(), forbidden) if whole else _zero(forbidden)
         named = "".join(sorted(forbidden)) if letters is None else letters
         bare = self.style == "continue"  # a chat template brings its own special tokens
         prompts = [self.tokenizer(self.prompt(t, named), add_special_tokens=bare)["input_ids"] for t in topics]
@@ -390,7 +399,7 @@ class LipogramWriter:
             self.num_beams,
             tokenizer=self.tokenizer,
             distance="aligned_w2",
-            scale=self.scale,
+            scale=_SCALES.get(mode, 0.0) if self.scale is None else self.scale,
             warmup=self.warmup,
             forbidden=forbidden if hard else (),
             logits_processor=[self._whole_words(forbidden, width)] if hard else [],

@@ -276,7 +276,7 @@ class Experiment:
             "letter": letter,
             "variant": variant,
             "lam": writer.lam if "soft" in mode else 1.0,
-            "scale": writer.scale if "soft" in mode else 0.0,
+            "scale": writer.scale or 0.0 if "soft" in mode else 0.0,
             "metrics": measure(stories, forbidden_characters(letter)),
             **timing,
             "begun": begun,

@@ -30,7 +30,7 @@ import fada
 from fada import distances
 from fada.alignment import Pool, Schedule
 from fada.data.augment import Augment
-from fada.data.lines import Line, read_lines
+from fada.data.lines import Line, LineSet, read_lines
 from fada.distributed import summed, wait_for_all
 from fada.errors import FadaError
 from fada.files import replacing, write_json
@@ -177,17 +177,31 @@ def read_splits(settings: TrainSettings) -> Splits:
         name: getattr(settings, name) for name in ("text_column", "domain_column", "image_column", "audio_column")
     }
     main = [read_lines(source, **columns) for source in settings.data]
-    lines = [line for source in main for line in source if line.text]
-    parts = split_lines(lines, settings.validation_share, settings.seed)
+    parts = split_lines(_lines_with_text(main), settings.validation_share, settings.seed)
     for name in ("validation", "test"):
         sources = getattr(settings, name)
         if sources is not None:
-            parts[name] = [line for source in sources for line in read_lines(source, **columns) if line.text]
+            parts[name] = _lines_with_text([read_lines(source, **columns) for source in sources])
     return Splits(
         **parts,
         licence=next((source.licence for source in main if source.licence), None),
         citation=next((source.citation for source in main if source.citation), None),
     )
+
+
+def _lines_with_text(sources: Sequence[LineSet]) -> list[Line]:
+    """The lines that have a text; the others, and what could not be read, are counted and named."""
+    lines = []
+    for source in sources:
+        for line in source:
+            if line.text:
+                lines.append(line)
+            else:
+                source.skip(line, "the line has no text")
+        if source.skipped_count:
+            first = "; ".join(map(str, source.skipped[:3]))
+            console.print(f"{source.skipped_count} lines left out, such as: {first}", highlight=False, markup=False)
+    return lines
 
 
 def _targets(settings: TrainSettings, splits: Splits) -> TargetSet:

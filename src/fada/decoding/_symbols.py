@@ -21,6 +21,8 @@ from fada.targets import OTHER
 from fada.text import TextNormalizer
 
 _PREPARED_STEPS = 20_000
+_REORDERED = 4
+"""The most characters a mark can change before it: a letter with three marks, for Unicode composes no longer ones."""
 _JOINED_PAIRS = 1_000_000
 
 
@@ -58,9 +60,9 @@ class SymbolSteps:
         self.blank = blank
         self.normalizer = normalizer
         self._collapses = normalizer.spaces == "collapse" and not normalizer.letters_only
-        joining = any(map(_joins_previous, "".join(self.writable)))
-        self._joins_over_gaps = joining and (normalizer.letters_only or normalizer.spaces == "drop")
-        """Whether a mark may join a letter from which it is parted only by characters that the normaliser drops."""
+        self.has_marks = any(map(_joins_previous, "".join(self.writable)))
+        # A mark may join a letter from which it is parted only by characters that the normaliser drops.
+        self._joins_over_gaps = self.has_marks and (normalizer.letters_only or normalizer.spaces == "drop")
 
     def _is_open(self, character: str) -> bool:
         """Whether a character's effect depends on what stands before it."""
@@ -150,6 +152,11 @@ class StepTable:
         """Number of characters in the alphabet."""
         return len(self._cells)
 
+    @property
+    def has_programs(self) -> bool:
+        """Whether some step is more than the addition of one character."""
+        return bool(self._programs)
+
     def _prepare(self) -> None:
         steps, symbols = self.steps, self.steps.symbols
         V = len(symbols)
@@ -176,13 +183,21 @@ class StepTable:
                 self._learn(c)
             elif added:
                 self.cell[c] = self._cell_of(added)
+        # Bounds that also hold for steps not learnt yet: a pending space, a letter taken apart and put together again.
+        reordered = _REORDERED if steps.has_marks else 0
+        self.further_added = max(reordered, int(self.follows_tails))
+        self.most_removed = reordered
+        self.lengths = np.array([len(steps.normalizer(s)) for s in symbols])
+        self.lengths[steps.blank] = 0
+        self.most_added = max(1, int(self.lengths.max())) + self.further_added
         joining = np.flatnonzero(self.joins)
-        irregular = [s for s, tail in enumerate(self._tails) if steps.is_irregular(tail)]
-        if len(joining) * len(self._tails) + len(irregular) * V <= _PREPARED_STEPS:
-            keys = [s * V + int(c) for s in range(len(self._tails)) for c in joining]
-            keys += [s * V + c for s in irregular for c in range(V) if c != steps.blank]
-            for key in keys:
+        if len(joining) * len(self._tails) <= _PREPARED_STEPS:
+            for key in [s * V + int(c) for s in range(len(self._tails)) for c in joining]:
                 self._learn(key)
+        for state in [s for s, tail in enumerate(self._tails) if steps.is_irregular(tail)]:
+            for c in range(V):
+                if c != steps.blank:
+                    self._learn(state * V + c)
         self._pack()
 
     def _cell_of(self, character: str) -> int:
@@ -239,10 +254,3 @@ class StepTable:
             next_state=np.array([p[1] for p in self._programs], np.int32),
             refused=np.array([p[2] for p in self._programs], np.bool_),
         )
-        removals = [sum(op < 0 for op in p[0]) for p in self._programs]
-        additions = [sum(op > 0 for op in p[0]) for p in self._programs]
-        self.most_removed = max(removals, default=0)
-        self.most_added = max(1, max(additions, default=0))
-        self.program_class = np.zeros(len(self._programs), np.int64)
-        for key, program in self._known.items():
-            self.program_class[program] = key % len(self.steps.symbols)

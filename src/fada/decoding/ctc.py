@@ -377,11 +377,10 @@ class _Plan:
         own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
         bonus = decoder.length_bonus * np.array([len(symbol) for symbol in decoder.symbols])
         masked = np.where(table.blocked, -np.inf, 0.0)
-        ceiling = own.copy()
-        for program, c in enumerate(table.program_class if cell_weight.any() else ()):
-            ops = table.arrays.operations[table.arrays.starts[program] : table.arrays.starts[program + 1]]
-            gained = (np.sign(ops) * cell_weight[:, np.abs(ops) - 1]).sum(axis=1)
-            ceiling[:, c] = np.maximum(ceiling[:, c], gained)
+        most = np.maximum(cell_weight.max(axis=1, keepdims=True), 0)
+        least = np.minimum(cell_weight.min(axis=1, keepdims=True), 0)
+        ceiling = np.where(table.cell == kernel.GENERAL, table.lengths * most, own)
+        ceiling = ceiling + table.further_added * most - table.most_removed * least
         constraint_matters = table.follows_tails and not table.constraint.is_void
         lm_weight = decoder.lm_weight if self.lm is not None else 0.0
         return kernel.Score(
@@ -397,7 +396,7 @@ class _Plan:
             cell_weight=cell_weight,
             most_removed=table.most_removed,
             most_added=table.most_added,
-            tracks_text=len(table.program_class) > 0 and (decoder.prior_weight != 0 or constraint_matters),
+            tracks_text=table.has_programs and (decoder.prior_weight != 0 or constraint_matters),
         )
 
     def run(

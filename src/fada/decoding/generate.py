@@ -219,6 +219,12 @@ class TokenConstraint:
         self._constraint = guidance.constraint
         self._verdicts: dict[tuple[str, bytes], np.ndarray] = {}
         self._viable: dict[bytes, bool] = {}
+        # With a short list of allowed characters it is quicker to ask which of them are meant than to try all others.
+        self._allowed_bytes = (
+            None
+            if guidance.allowed is None
+            else {f.encode() for c in guidance.allowed for f in (c, c.lower(), c.upper())}
+        )
         self._composed = guidance.allowed is not None or any(
             len(unicodedata.normalize("NFD", character)) > 1 for character in guidance.forbidden
         )
@@ -237,6 +243,8 @@ class TokenConstraint:
 
     def _can_complete(self, pending: bytes) -> bool:
         """Whether some token turns the pending bytes into a permitted character."""
+        if self._allowed_bytes is not None and not any(c.startswith(pending) for c in self._allowed_bytes):
+            return False
         if pending not in self._viable:
             self._viable[pending] = False  # a chain of unfinished characters that comes back here does not count
             self._viable[pending] = any(self._continues(pending, piece) for piece in self._continuing)
@@ -420,7 +428,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
             np.array([row.counts for row in rows], np.int64),
             np.array([row.length for row in rows], np.int64),
             np.full(len(rows), started),
-            np.array([not row.text and not row.pending for row in rows]),
+            np.array([self._at_start(row) for row in rows]),
             np.array([bool(row.pending) for row in rows]),
             prefixes,
             prefix_lengths,
@@ -444,6 +452,10 @@ class GuidedLogitsProcessor(LogitsProcessor):
                 self._read_in_context(
                     row, r * len(self.guidances) // len(rows), befores[r], tokens, log_probs[r], out[r], thresholds[r]
                 )
+
+    def _at_start(self, row: Row) -> bool:
+        """Whether leading spaces of the next token are not part of the text; when collapsing, any white space is."""
+        return not row.pending and (row.length == 0 if self.vocabulary.collapsing else not row.text)
 
     def _prefixes(self, rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
         """What the next token brings into the count besides its own characters, without and with a leading space.
