@@ -218,11 +218,12 @@ class Experiment:
         rows = []
         for scale in (0.0, *self.recipe.tuned_scales):
             figures = []
+            writer = self.writer(search, scale=scale)
+            mode: Mode = "soft" if scale else "plain"
             for letter in self.recipe.letters:
-                writer = self.writer(search, scale=scale)
-                mode: Mode = "soft" if scale else "plain"
-                stories, _ = self._write(writer, DEVELOPMENT_TOPICS, letter, mode, seed=search.runs[0])
-                figures.append(measure(stories, forbidden_characters(letter)))
+                for run in search.runs:
+                    stories, _ = self._write(writer, DEVELOPMENT_TOPICS, letter, mode, seed=run)
+                    figures.append(measure(stories, forbidden_characters(letter)))
             row = {"scale": scale, **{k: fmean(f[k] for f in figures) for k in ("outputs", "words", "perplexity")}}
             rows.append(row)
             console.print(f"tuning: scale {scale:g}, words {row['words']:.1f} %, perplexity {row['perplexity']:.2f}")

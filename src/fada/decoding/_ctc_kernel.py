@@ -337,9 +337,10 @@ def search_lines(
     value_of = np.zeros((slots, VALUES))
     place_of = np.zeros((slots, PLACES), np.int32)
     lm_state = np.zeros((slots, components), np.int32)
-    # The counts of a hypothesis and behind them its `at_most` (see fada.guidance), to be copied in one go.
+    # The counts of a hypothesis and behind them its `at_most` (see fada.guidance), to be copied in one go, which is
+    # fastest in whole blocks of 16 words.
     split = (n + 3) // 4 * 4 if guided else 4
-    words = np.zeros((slots, (split + (depth if guided else 0) + 3) // 4), np.uint64)
+    words = np.zeros((slots, (split + (depth if guided else 0) + 63) // 64 * 16), np.uint64)
     tally = words.view(np.uint16)
     has_child = np.zeros((slots, V), np.uint8)
     active = np.empty(K, np.int32)
@@ -722,7 +723,7 @@ def search_lines(
                         # Read before the copy, not after it: the processor need not wait for what it has just written.
                         k = tally[s, max(cell, 0)]
                         place = tally[s, split + k]
-                        for j in range((split + top + 4) >> 2):
+                        for j in range(((split + top + 64) >> 6) << 4):
                             words[d, j] = words[s, j]
                         if general:
                             top, value_of[d, SQUARES], value_of[d, PRODUCTS] = _run(

@@ -224,7 +224,7 @@ class CTCBeamDecoder:
         results: list[list[Hypothesis]] = [[] for _ in lines]
         jobs = []
         threads = min(self.threads or _available_cores(), len(lines))
-        chunk = _CHUNK if threads <= 1 else max(1, min(_CHUNK, -(-len(lines) // (4 * threads))))
+        chunk = _CHUNK if threads <= 1 else max(1, min(_CHUNK, -(-len(lines) // (8 * threads))))
         for plan, members in self._grouped(targets, lms):
             jobs += [(plan, members[i : i + chunk]) for i in range(0, len(members), chunk)]
 

@@ -256,17 +256,17 @@ class TokenConstraint:
             return False
         return not rest or self._can_complete(rest)
 
-    def apply(self, row: Row, out: np.ndarray, tokens: np.ndarray) -> None:
-        """Rule out those of `tokens`, which depend on context, that may not follow `row`."""
+    def ruled_out(self, row: Row, tokens: np.ndarray) -> np.ndarray:
+        """Those of `tokens`, which depend on context, that may not follow `row`."""
         if not row.pending and not self._composed:
-            return
+            return tokens[:0]
         key = (_last_cluster(row.text), row.pending)
         if key not in self._verdicts:
             if len(self._verdicts) >= 4096:
                 self._verdicts.clear()
             pieces = self.vocabulary.table.pieces
             self._verdicts[key] = np.array([not self._continues(key[1], pieces[t], key[0]) for t in tokens], bool)
-        out[tokens[self._verdicts[key]]] = -np.inf
+        return tokens[self._verdicts[key]]
 
 
 def _last_cluster(text: str) -> str:
@@ -401,10 +401,25 @@ class GuidedLogitsProcessor(LogitsProcessor):
         ids = input_ids.cpu().numpy()
         begin, started = self._begin(ids)
         rows = self.reader.read(np.ascontiguousarray(ids[:, begin:]))
+        if guidance.weight == 0 and guidance.lam == 1:
+            return self._mask(rows, scores)
         log_probs = scores.detach().to("cpu", torch.float32).numpy()
         out = np.empty_like(log_probs)
         self._guide(rows, started, log_probs, out)
         return torch.from_numpy(out).to(scores.device, scores.dtype)
+
+    def _mask(self, rows: list[Row], scores: torch.Tensor) -> torch.Tensor:
+        """The constraints alone."""
+        out = scores.masked_fill(torch.from_numpy(self.banned).to(scores.device), -torch.inf)
+        for row, line in zip(rows, out, strict=True):
+            line[
+                torch.from_numpy(self._constraint.ruled_out(row, self._tokens_in_context(row))).to(line.device)
+            ] = -torch.inf
+        return out
+
+    def _tokens_in_context(self, row: Row) -> np.ndarray:
+        """The tokens whose characters depend on the end of `row`."""
+        return self._context_tokens if row.pending else self._joining_tokens
 
     def _begin(self, ids: np.ndarray) -> tuple[int, bool]:
         begin = min(self.prompt_length, ids.shape[1])
@@ -445,9 +460,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
             0 if self.keep is None else min(self.keep, log_probs.shape[1]),
         )
         for r, row in enumerate(rows):
-            tokens = self._context_tokens if row.pending else self._joining_tokens
+            tokens = self._tokens_in_context(row)
             if self._constrained:
-                self._constraint.apply(row, out[r], tokens)
+                out[r, self._constraint.ruled_out(row, tokens)] = -np.inf
             if len(tokens):
                 self._read_in_context(
                     row, r * len(self.guidances) // len(rows), befores[r], tokens, log_probs[r], out[r], thresholds[r]

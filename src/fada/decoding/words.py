@@ -26,7 +26,7 @@ class WholeWords(LogitsProcessor):
     * A word may end only where the model would rather end it than go on with a forbidden letter; as long as the word
       has a permitted continuation, it goes on (``th`` → ``thing``).
     * A text may end only after a sentence, never within a character.
-    * In the last quarter of the budget it ends with the first sentence that ends; in the last tokens no new word is
+    * In the last third of the budget it ends with the first sentence that ends; in the last tokens no new word is
       begun, and the last but one closes the sentence.
 
     Where the vocabulary offers nothing that obeys, the rules are dropped rather than leaving no token at all.
@@ -75,11 +75,13 @@ class WholeWords(LogitsProcessor):
             return torch.from_numpy(mask).to(device)
 
         self._size = size
-        self._free = tensor(~banned)
-        self._not_end, self._ends = tensor(~end), tensor(np.flatnonzero(end))
-        self._open_ends = tensor(np.flatnonzero(end & ~closes))
-        self._boundary = tensor((~within & ~banned & ~vocabulary.table.special) | (end & ~banned))
-        self._new_word, self._no_stop = tensor(begins & spaced), tensor(~((stops & ~banned) | (end & closes)))
+        closing = (stops & ~banned) | (end & closes)
+        boundary = (~within & ~banned & ~vocabulary.table.special) | (end & ~banned)
+        new_word = begins & spaced
+        self._ends, self._open_ends = tensor(np.flatnonzero(end)), tensor(np.flatnonzero(end & ~closes))
+        self._closing, self._boundary = tensor(np.flatnonzero(closing)), tensor(np.flatnonzero(boundary))
+        self._new_word = tensor(np.flatnonzero(new_word))
+        self._no_new_word = tensor(np.flatnonzero(~new_word & ~banned & ~end))
         groups = np.stack([~within & ~banned, within & banned, within & ~banned], axis=1)
         self._groups = tensor(groups.astype(np.float32))  # the word ends, goes on with a forbidden letter, or without
 
@@ -88,34 +90,45 @@ class WholeWords(LogitsProcessor):
         """(rows, length) ids and (rows, vocabulary) scores to scores with the tokens ruled out at minus infinity."""
         if scores.shape[1] != self._size:
             self._setup(scores.shape[1], scores.device)
-        out = scores.clone()
+        scores = scores.clone()
         generated = input_ids[:, self.prompt_length :].tolist()
         remaining = self.max_new_tokens - (input_ids.shape[1] - self.prompt_length)
         texts = [complete_text(self._sized.join(ids)) for ids in generated]
         in_word = [i for i, (text, pending) in enumerate(texts) if text[-1:].isalpha() and not pending]
         if in_word and remaining > 2:
-            self._finish_words(out, in_word)
-        for i, (text, pending) in enumerate(texts):
-            self._end_well(out[i], text, bool(pending), remaining)
-        stuck = ~(torch.isfinite(out) & self._free).any(-1)
-        return torch.where(stuck[:, None], scores, out)
+            self._finish_words(scores, in_word)
+        for row, (text, pending) in zip(scores, texts, strict=True):
+            self._end_well(row, text, bool(pending), remaining)
+        return scores
 
     def _finish_words(self, scores: torch.Tensor, in_word: list[int]) -> None:
         """No word ends where the model would go on with a forbidden letter and there is another way to go on."""
         ending, barred, open_ = (torch.softmax(scores[in_word].float(), -1) @ self._groups).T
-        hopeful = (barred > ending) & (open_ > 1e-3)
+        hopeful = (barred > ending) & (open_ > 0.01)
         for i, go_on in zip(in_word, hopeful.tolist(), strict=True):
             if go_on:
-                scores[i].masked_fill_(self._boundary, -torch.inf)
+                scores[i].index_fill_(0, self._boundary, -torch.inf)
 
     def _end_well(self, row: torch.Tensor, text: str, pending: bool, remaining: int) -> None:
         complete = not pending and bool(_SENTENCE_END.search(text))
-        if complete and (remaining <= self.max_new_tokens // 4 or remaining <= 1):
-            row.masked_fill_(self._not_end, -torch.inf)
+        if complete and (remaining <= self.max_new_tokens // 3 or remaining <= 1):
+            _keep_only(row, self._ends)
             return
         if not complete:
-            row[self._ends if pending else self._open_ends] = -torch.inf
+            ends = self._ends if pending else self._open_ends
+            saved = row[ends]
+            row.index_fill_(0, ends, -torch.inf)
+            if row.max().isneginf():  # the end is forced
+                row[ends] = saved
         if remaining <= 2:
-            row.masked_fill_(self._no_stop, -torch.inf)
-        elif remaining <= self.last_words:
-            row.masked_fill_(self._new_word, -torch.inf)
+            _keep_only(row, self._closing)
+        elif remaining <= self.last_words and torch.isfinite(row[self._no_new_word]).any():
+            row.index_fill_(0, self._new_word, -torch.inf)
+
+
+def _keep_only(row: torch.Tensor, tokens: torch.Tensor) -> None:
+    """Leave only `tokens`, unless none of them is possible."""
+    saved = row[tokens]
+    if torch.isfinite(saved).any():
+        row.fill_(-torch.inf)
+        row[tokens] = saved
