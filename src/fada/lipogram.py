@@ -99,7 +99,7 @@ DEVELOPMENT_TOPICS = (
 """Topics of our own, for estimating the model's distribution and for choosing weights: none of them is in `TOPICS`."""
 
 _SCALES = {"soft": 50.0, "soft+hard": 20.0}
-"""Mild starting values for the two kinds of target; the experiment chooses its own on the development topics."""
+"""Scales of the two kinds of target, chosen on the development topics; see docs/lipograms.md."""
 
 _PROMPT = """\
 A lipogram is a text in which a certain letter is never used; its author has to find other words.
