@@ -1,5 +1,6 @@
 """The compiled search against a dictionary beam with brute-force scores, and against all paths."""
 
+import dataclasses
 import itertools
 import math
 import pickle
@@ -293,6 +294,60 @@ def test_threads_do_not_change_results(threads: int) -> None:
     many = CTCBeamDecoder(["", *"abcd"], target=target, threads=threads).decode_batch(lines)
     assert [h[0].text for h in one] == [h[0].text for h in many]
     assert [h[0].score for h in one] == [h[0].score for h in many]
+
+
+def test_fields_left_for_later_are_those_of_a_hypothesis_made_at_once() -> None:
+    rng = np.random.default_rng(21)
+    target = CharDistribution.from_texts(["abca"])
+    decoder = CTCBeamDecoder(["", "a", "bc"], target=target, lam=1.0)
+    lines = [random_log_probs(rng, 12, 3) for _ in range(3)]
+    for (best, second), again in zip(decoder.decode_batch(lines, nbest=2), decoder.decode_batch(lines), strict=True):
+        assert hash(best) == hash(again[0])
+        at_once = Hypothesis(best.text, best.score, best.log_prob, best.distance, best.lm_log_prob, best.labels)
+        assert at_once == best != second
+        assert repr(at_once) == repr(best)
+        assert dataclasses.replace(best, score=0.0).char_frames == best.char_frames
+        copy = pickle.loads(pickle.dumps(again[0]))
+        assert copy == best
+        assert (copy.char_frames, copy.char_confidences) == (best.char_frames, best.char_confidences)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            best.text = "other"  # type: ignore[misc]
+        with pytest.raises(AttributeError, match="no attribute 'lables'"):
+            best.lables  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_texts_of_any_code_points_come_out_whole() -> None:
+    symbols = ["", "\0", "\ud800", "\ufeff", "\U0001f600x", "", "e\u0301"]
+    p = np.full((12, 7), 1e-4)
+    p[np.arange(12), [1, 0, 2, 0, 3, 4, 5, 6, 0, 6, 1, 0]] = 1
+    lines = [np.log(p / p.sum(axis=1, keepdims=True))] * 2
+    for best, second in CTCBeamDecoder(symbols).decode_batch(lines, nbest=2):
+        assert best.text == "\0\ud800\ufeff\U0001f600xe\u0301e\u0301\0"
+        assert best.labels == (1, 2, 3, 4, 5, 6, 6, 1)
+        assert second.text == "".join(symbols[c] for c in second.labels)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_lines_that_need_another_round_are_finished_among_those_that_do_not(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fada.decoding.ctc._LINES_PER_CALL", 2)
+    monkeypatch.setattr("fada.decoding.ctc._DEPTH", 2)
+    monkeypatch.setattr("fada.decoding._symbols._PREPARED_STEPS", 0)
+    rng = np.random.default_rng(22)
+    symbols = ["", "e", "\u0301", "\u0323", "a"]
+    lines = [random_log_probs(rng, int(rng.integers(0, 25)), 5, (np.float32, np.float64)[i % 2]) for i in range(24)]
+    for i in range(0, 24, 3):
+        lines[i] = lines[i] + 7  # logits
+    with np.errstate(divide="ignore"):
+        lines.append(np.log([[0.0, 1.0, 0.0, 0.0, 0.0]]))  # no path, for e is forbidden
+    targets = [CharDistribution.from_texts([text]) for text in ("eéa", "ẹ")]
+    chosen = [(*targets, None)[i % 3] for i in range(25)]
+    settings_ = {"lam": 0.4, "scale": 9.0, "forbidden": "e", "beam_size": 4}
+    together = CTCBeamDecoder(symbols, threads=threads, **settings_).decode_batch(lines, chosen, nbest=3)
+    for line, target, found in zip(lines, chosen, together, strict=True):
+        assert found == CTCBeamDecoder(symbols, target=target, threads=1, **settings_).decode(line, nbest=3)
+    assert together[-1][0].log_prob == -math.inf
 
 
 def test_forbidden_and_allowed_hold_inside_the_beam() -> None:

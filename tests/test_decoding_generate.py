@@ -153,7 +153,7 @@ def test_trocr_scores_are_eq2_with_one_target_for_each_image(kind, language, num
         assert h.score == pytest.approx(eq2(target, table, 0.5, "aligned_w2", 30.0).score(log_prob, h.text), abs=1e-4)
 
 
-@pytest.mark.parametrize("num_beams", [1, 5])
+@pytest.mark.parametrize("num_beams", [1, 5, 7])
 def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
@@ -167,14 +167,15 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
         assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
 
 
-def test_whisper_windows_of_long_recordings_are_guided_one_by_one():
+@pytest.mark.parametrize("num_beams", [1, 5, 7])
+def test_whisper_windows_of_long_recordings_are_guided_one_by_one(num_beams):
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     model = tiny.whisper(len(tokenizer), sharpness=2.0)
     features = torch.randn(1, 8, 5000, generator=torch.Generator().manual_seed(2))
     inputs = {"input_features": features, "attention_mask": torch.ones(1, 5000, dtype=torch.long)}
     [windows] = guided_generate(
-        model, inputs, target, 0.5, 5, tokenizer=tokenizer, scale=20.0, max_new_tokens=8, return_timestamps=True
+        model, inputs, target, 0.5, num_beams, tokenizer=tokenizer, scale=20.0, max_new_tokens=8, return_timestamps=True
     )
     table = TokenTable.from_tokenizer(tokenizer).resized(model.config.vocab_size)
     guidance = eq2(target, table, 0.5, "sorted_w2", 20.0)

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,17 +9,21 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
+from rich.progress import Progress
 from typer.testing import CliRunner
 
+import xml_pages
 from fada.cli import app
 from fada.data.lines import read_lines
 from fada.emissions import Emissions
 from fada.errors import FadaError
 from fada.guidance import Guidance
 from fada.models.crnn import CRNNRecognizer
+from fada.models.whisper import WhisperRecognizer
 from fada.targets import TargetSet
 from fada.transcription import Journal, emit, transcribe
 from fada.tuned import Knowledge, Weights, decode_emissions
+from test_models_seq2seq import whisper_folder
 
 TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
 
@@ -84,12 +89,71 @@ def test_a_broken_image_is_reported_and_the_others_are_kept(model, lines, tmp_pa
     (lines / "13" / "13_1.png").write_bytes(b"not an image")
     done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
     assert done.exit_code == 0
-    assert "5 lines transcribed" in done.output
+    assert re.search(r"5 lines transcribed \(\d+\.\d lines/s\)", done.output)
     assert "1 failed" in done.output
     assert "13_1.png" in done.output
     assert len(rows_of(tmp_path / "out.tsv")) == 5
     _, failed = emit(CRNNRecognizer.load(model), read_lines(lines))
     assert len(failed) == 1
+
+
+def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):
+    TargetSet.from_texts(TEXTS).save(tmp_path / "targets.json")
+    images = sorted(lines.rglob("*.png"))
+    rows = [f"{path.relative_to(tmp_path).as_posix()},{path.parent.name}" for path in images]
+    (tmp_path / "m.csv").write_text("\n".join(["image,period", *rows]) + "\n", encoding="utf-8")
+    options = ["--targets", tmp_path / "targets.json", "--lam", 0.1, "--scale", 20]
+    outputs = []
+    for name, *source in [
+        ("column", tmp_path / "m.csv", "--domain-column", "period"),
+        ("folder", lines, "--domain-from", "folder"),
+    ]:
+        out = tmp_path / f"{name}.jsonl"
+        assert run("transcribe", model, *source, *options, "--out", out).exit_code == 0
+        found = [json.loads(row) for row in out.read_text(encoding="utf-8").splitlines()]
+        outputs.append([(row["text"], row["domain"], row["score"]) for row in found])
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("name", ["alto4", "page2019"])
+def test_the_lines_of_a_page_are_written_into_a_copy_of_it(model, tmp_path, name):
+    page = xml_pages.write_example(tmp_path / "in", name)
+    before = page.read_bytes()
+    assert run("transcribe", model, page, "--out", tmp_path / "rows.jsonl").exit_code == 0
+    assert run("transcribe", model, page, "--out", tmp_path / "copy").exit_code == 0
+    rows = [json.loads(row) for row in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    written = {line.id: line.text or "" for line in read_lines(tmp_path / "copy", images=tmp_path / "in")}
+    assert rows
+    for row in rows:
+        assert written[row["id"]].split() == row["text"].split()
+    assert page.read_bytes() == before
+
+
+def test_sound_is_transcribed_with_guided_whisper(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    folder = whisper_folder(tmp_path / "whisper")
+    WhisperRecognizer.load(folder, max_seconds=2).save_pretrained(folder)
+    (tmp_path / "sounds").mkdir()
+    for i in range(2):
+        soundfile.write(tmp_path / "sounds" / f"{i}.wav", np.sin(np.arange(16000) * (i + 1) / 9), 16000)
+    targets = TargetSet.from_texts({"us": ["hello there"]})
+    targets.save(tmp_path / "targets.json")
+    out = tmp_path / "out.jsonl"
+    options = ["--targets", tmp_path / "targets.json", "--domain", "us", "--lam", 0.3, "--scale", 5, "--beam", 2]
+    done = run("transcribe", folder, tmp_path / "sounds", *options, "--out", out)
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(row) for row in out.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["score"] == pytest.approx(0.3 * row["log_prob"] - 0.7 * 5 * row["distance"], abs=1e-4)
+
+
+def test_progress_shows_lines_per_second(model, lines, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, **values: shown.append(values["description"]))
+    transcribe(CRNNRecognizer.load(model), read_lines(lines), tmp_path / "out.tsv", batch_size=4)
+    assert len(shown) == 2
+    assert all(re.fullmatch(r"transcribing, \d+\.\d lines/s", text) for text in shown)
 
 
 def test_nothing_but_broken_images_is_the_users_mistake(model, tmp_path):
@@ -120,6 +184,30 @@ def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(model, li
         assert "already done" in done.output
     assert out.read_text(encoding="utf-8") == whole.read_text(encoding="utf-8")
     assert not journal.exists()
+
+
+def test_an_interrupted_job_redoes_no_line_and_loses_none(model, lines, tmp_path, monkeypatch):
+    recognizer = CRNNRecognizer.load(model)
+    emit_all, emitted = recognizer.emit, []
+
+    def emit_three(batch, **options):
+        if len(emitted) == 3:
+            raise KeyboardInterrupt
+        return emit_and_note(batch, **options)
+
+    def emit_and_note(batch, **options):
+        emitted.extend(line.id for line in batch)
+        return emit_all(batch, **options)
+
+    out = tmp_path / "out.tsv"
+    monkeypatch.setattr(recognizer, "emit", emit_three)
+    with pytest.raises(KeyboardInterrupt):
+        transcribe(recognizer, read_lines(lines), out, batch_size=1)
+    assert not out.exists()
+    monkeypatch.setattr(recognizer, "emit", emit_and_note)
+    summary = transcribe(recognizer, read_lines(lines), out, batch_size=1)
+    assert (summary.transcribed, summary.resumed) == (6, 3)
+    assert sorted(emitted) == sorted(line.id for line in read_lines(lines))
 
 
 def test_an_unfinished_job_with_other_settings_is_not_mixed_in(model, lines, tmp_path):

@@ -109,18 +109,40 @@ class TableArrays(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Where the search writes the n-best of each line of a chunk."""
+    """Where the search writes the n-best of each line of a batch."""
 
     labels: np.ndarray
-    """(lines, nbest, frames) int32."""
+    """(nbest · all frames,) int32: room for as many labels as a line has frames, `nbest` times for each line."""
+    starts: np.ndarray
+    """(lines,) int64 where the labels of each line start."""
     lengths: np.ndarray
     """(lines, nbest) int32, -1 where there is no further hypothesis."""
     values: np.ndarray
     """(lines, nbest, 4) float64: score, log_prob, distance, language model log-probability."""
     status: np.ndarray
     """(lines,) int32."""
-    unknown: np.ndarray
-    """(many,) int64 steps asked for and not found; the first element holds their number."""
+
+
+class Spelling(NamedTuple):
+    """The hypotheses of a batch, one after the other."""
+
+    labels: np.ndarray
+    """(all labels,) int32."""
+    label_ends: np.ndarray
+    """(lines, nbest) int64 where each hypothesis ends in `labels`."""
+    codes: np.ndarray
+    """(all code points,) uint32."""
+    code_ends: np.ndarray
+    """(lines, nbest) int64 where each hypothesis ends in `codes`."""
+
+
+class Queue(NamedTuple):
+    """Lines to be decoded, from which all threads take the next one."""
+
+    order: np.ndarray
+    """(many,) int64 numbers of lines."""
+    taken: np.ndarray
+    """(1,) int64 how many have been taken."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -162,6 +184,21 @@ def _pointer_to(element: types.Type) -> Any:
 
 _float32_at = _pointer_to(types.float32)
 _float64_at = _pointer_to(types.float64)
+_address_at = _pointer_to(types.int64)
+_HEADER = object.__basicsize__
+
+
+def _atomic_addition(typing_context: Any, counter: Any) -> Any:
+    """Add one to the first element of an int64 array, as one operation for all threads; returns what was there."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.atomic_rmw("add", array.data, context.get_constant(types.int64, 1), "monotonic")
+
+    return types.int64(counter), generate
+
+
+_count_up: Any = intrinsic(_atomic_addition)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -278,6 +315,8 @@ def _undo(operations: np.ndarray, start: int, stop: int, counts: np.ndarray, at_
 @njit(cache=True, nogil=True, error_model="numpy")
 def search_lines(
     lines: Lines,
+    queue: Queue,
+    most_lines: int,
     target_of: np.ndarray,
     blank: int,
     beam_size: int,
@@ -288,20 +327,22 @@ def search_lines(
     table: TableArrays,
     lm: Automaton,
     results: Results,
+    unknown: np.ndarray,
 ) -> None:
-    """Decode lines, each with its own target.
+    """Decode lines from the queue, each with its own target, until it is empty or `most_lines` are done.
 
     Args:
         target_of: (lines,) int64 row of the target in `score`.
         depth: highest count of one character that there is room for.
         checks: whether to leave lines undecoded whose probabilities do not seem to sum to about 1.
         results: written.
+        unknown: (many,) int64 written: steps asked for and not found; the first element holds their number.
     """
     K = beam_size
     V = lines.classes
     most_frames = 0
-    for i in range(target_of.shape[0]):
-        most_frames = max(most_frames, lines.frames[i])
+    for line in queue.order:
+        most_frames = max(most_frames, lines.frames[line])
 
     shift = 1
     while (1 << shift) < V:
@@ -378,7 +419,11 @@ def search_lines(
         largest_drop[i] = radius * moved
 
     n_unknown = 0
-    for line in range(target_of.shape[0]):
+    for _ in range(most_lines):
+        place = _count_up(queue.taken)
+        if place >= queue.order.shape[0]:
+            break
+        line = queue.order[place]
         T = lines.frames[line]
         wide = lines.is_float64[line]
         narrow_rows = carray(_float32_at(lines.address[line]), (T, V))
@@ -576,9 +621,9 @@ def search_lines(
                                 program = _find_program(step_keys, step_programs, np.int64(state) * V + c)
                                 if program < 0:
                                     status = UNKNOWN_STEP
-                                    if n_unknown + 1 < results.unknown.shape[0]:
+                                    if n_unknown + 1 < unknown.shape[0]:
                                         n_unknown += 1
-                                        results.unknown[n_unknown] = np.int64(state) * V + c
+                                        unknown[n_unknown] = np.int64(state) * V + c
                                     continue
                                 if refused[program]:
                                     continue
@@ -813,19 +858,73 @@ def search_lines(
             count = 0
             here = place_of[s, NODE]
             while here > 0:
-                results.labels[line, k, count] = label[here]
                 count += 1
                 here = parent[here]
-            for i in range(count // 2):
-                other = results.labels[line, k, count - 1 - i]
-                results.labels[line, k, count - 1 - i] = results.labels[line, k, i]
-                results.labels[line, k, i] = other
             results.lengths[line, k] = count
+            here = place_of[s, NODE]
+            at = results.starts[line] + k * T + count
+            while here > 0:
+                at -= 1
+                results.labels[at] = label[here]
+                here = parent[here]
             results.values[line, k, 0] = heap_score[best] + lam * log_scale
             results.values[line, k, 1] = value_of[s, LOG_TOTAL] + log_scale
             results.values[line, k, 2] = value_of[s, DISTANCE]
             results.values[line, k, 3] = value_of[s, LM_TOTAL]
-    results.unknown[0] = n_unknown
+    unknown[0] = n_unknown
+
+
+@njit(cache=True)
+def addresses(arrays: np.ndarray) -> np.ndarray:
+    """Where the data of numpy arrays lie, given their ids: (n,) int64.
+
+    In numpy's binary interface the pointer to the data comes first behind the object header. Asking each array for its
+    `ctypes` would delay all other threads for long.
+    """
+    found = np.empty_like(arrays)
+    for i in range(arrays.shape[0]):
+        found[i] = carray(_address_at(arrays[i] + _HEADER), 1)[0]
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def spell(results: Results, frames: np.ndarray, symbol_starts: np.ndarray, symbol_codes: np.ndarray) -> Spelling:
+    """Gather the labels of all hypotheses, and the code points of their texts.
+
+    Args:
+        frames: (lines,) int64.
+        symbol_starts: (V + 1,) int64 where each symbol starts in `symbol_codes`.
+        symbol_codes: (code points of all symbols,) uint32.
+    """
+    n, nbest = results.lengths.shape
+    label_ends = np.empty((n, nbest), np.int64)
+    code_ends = np.empty((n, nbest), np.int64)
+    n_labels = 0
+    n_codes = 0
+    for i in range(n):
+        for k in range(nbest):
+            start = results.starts[i] + k * frames[i]
+            for at in range(start, start + results.lengths[i, k]):
+                c = results.labels[at]
+                n_codes += symbol_starts[c + 1] - symbol_starts[c]
+            n_labels += max(0, results.lengths[i, k])
+            label_ends[i, k] = n_labels
+            code_ends[i, k] = n_codes
+    labels = np.empty(n_labels, np.int32)
+    codes = np.empty(n_codes, np.uint32)
+    n_labels = 0
+    n_codes = 0
+    for i in range(n):
+        for k in range(nbest):
+            start = results.starts[i] + k * frames[i]
+            for at in range(start, start + results.lengths[i, k]):
+                c = results.labels[at]
+                labels[n_labels] = c
+                n_labels += 1
+                for x in range(symbol_starts[c], symbol_starts[c + 1]):
+                    codes[n_codes] = symbol_codes[x]
+                    n_codes += 1
+    return Spelling(labels, label_ends, codes, code_ends)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

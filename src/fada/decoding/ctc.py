@@ -11,13 +11,14 @@ further term this is plain prefix beam search. ``docs/decoding.md`` explains the
 """
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_softmax
@@ -31,12 +32,14 @@ from fada.progress import console
 from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 
-_CHUNK = 64
+_LINES_PER_CALL = 256
+"""So many lines a thread decodes before Python may look up: for an interruption, say."""
 _DEPTH, _DEEPEST = 4096, 65_000
 """Room for the highest count of one character at first, and at most (counts are 16 bits wide)."""
 _MOST_CHARACTERS = 65_000
 _UNKNOWN_AT_ONCE = 4096
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
+_UTF_32 = "utf-32-le" if sys.byteorder == "little" else "utf-32-be"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Hypothesis:
     """One reading of a line.
 
     Frames and confidences are found on first use, by the most probable alignment of the labels with the emissions.
-    Until then a hypothesis keeps a reference to the emissions.
+    Until then a hypothesis keeps a reference to the emissions. What else is costly to make is made on first use too.
     """
 
     text: str
@@ -57,9 +60,20 @@ class Hypothesis:
     """Distance of the text from the target; None without a target."""
     lm_log_prob: float = 0.0
     """log-probability by the language model, unweighted; 0 without one."""
-    labels: tuple[int, ...] = field(default=(), repr=False)
+    labels: tuple[int, ...] = field(default_factory=tuple, repr=False)
     """The classes, without blanks and repetitions."""
-    _emissions: tuple[np.ndarray, int, tuple[str, ...]] | None = field(default=None, repr=False, compare=False)
+    _emissions: tuple[np.ndarray, int, tuple[str, ...]] | None = field(
+        default_factory=lambda: None, repr=False, compare=False
+    )
+
+    if not TYPE_CHECKING:  # which would take every misspelt name for a field
+
+        def __getattr__(self, name: str) -> Any:
+            """What the search left to be made when it is asked for."""
+            if name not in _LEFT_FOR_LATER or "_found" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = self.__dict__[name] = _LEFT_FOR_LATER[name](self._found, self._number)
+            return value
 
     @cached_property
     def label_frames(self) -> tuple[tuple[int, int], ...]:
@@ -99,11 +113,9 @@ class Hypothesis:
         return tuple(v for c, v in zip(self.labels, values, strict=True) for _ in symbols[c])
 
     def __getstate__(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in _ALIGNMENT}
-        return {**self.__dict__, **found, "_emissions": None}
-
-
-_ALIGNMENT = ("label_frames", "label_confidences", "char_frames", "char_confidences")
+        aligned = ("label_frames", "label_confidences", "char_frames", "char_confidences")
+        names = [*(f.name for f in fields(self)), *aligned]
+        return {**{name: getattr(self, name) for name in names}, "_emissions": None}
 
 
 class CTCBeamDecoder:
@@ -220,28 +232,16 @@ class CTCBeamDecoder:
         lines = [self._as_array(line, i) for i, line in enumerate(log_probs)]
         targets = _one_per_line("targets", targets, self.target, len(lines))
         lms = _one_per_line("lms", lms, self.lm, len(lines))
+        if not lines:
+            return []
         _compile_once()
-        results: list[list[Hypothesis]] = [[] for _ in lines]
-        jobs = []
+        batch = _Batch(lines, nbest)
+        shares = [_Share(plan, batch, members, targets) for plan, members in self._grouped(targets, lms)]
         threads = min(self.threads or _available_cores(), len(lines))
-        chunk = _CHUNK if threads <= 1 else max(1, min(_CHUNK, -(-len(lines) // (8 * threads))))
-        for plan, members in self._grouped(targets, lms):
-            jobs += [(plan, members[i : i + chunk]) for i in range(0, len(members), chunk)]
-
-        def run(job: tuple[_Plan, list[int]]) -> None:
-            plan, members = job
-            decoded = plan.run([lines[i] for i in members], members, [targets[i] for i in members], nbest)
-            for i, hypotheses in zip(members, decoded, strict=True):
-                results[i] = hypotheses
-
-        if threads <= 1 or len(jobs) == 1:
-            for job in jobs:
-                run(job)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for _ in pool.map(run, jobs):
-                    pass
-        return results
+        while shares:
+            _decode_shares(shares, threads)
+            shares = [share for share in shares if share.prepare_rest()]
+        return _Found(self, batch, targets).hypotheses(batch.results)
 
     def greedy(self, log_probs: Any) -> Hypothesis:
         """Best path decoding: the best class of every frame, collapsed. No target, language model or constraint.
@@ -256,6 +256,12 @@ class CTCBeamDecoder:
         log_prob = float(line[np.arange(len(line)), best].sum(dtype=np.float64))
         distance = None if self.target is None else self._row(self.target).guidance.distance_of(text)
         return Hypothesis(text, log_prob, log_prob, distance, 0.0, labels, (line, self.blank, self.symbols))
+
+    @cached_property
+    def _symbol_codes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each symbol starts in the code points of all of them, and these."""
+        ends = np.cumsum([0, *map(len, self.symbols)], dtype=np.int64)
+        return ends, np.array([ord(c) for symbol in self.symbols for c in symbol], np.uint32)
 
     def _as_array(self, log_probs: Any, line: int) -> np.ndarray:
         if not isinstance(log_probs, np.ndarray) and hasattr(log_probs, "detach"):
@@ -362,9 +368,9 @@ class _Plan:
             steps = decoder._steps_for(_AS_WRITTEN)
             self.table = decoder._table(steps, tuple(sorted(steps.characters)), constraint)
         self.lam = decoder.lam if self.rows else 1.0
-        self._prepare()
+        self.prepare()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Collect the arrays of the score; again when the step table has grown."""
         with self.table.lock:
             # One assignment, so that no thread sees steps without the bounds that belong to them.
@@ -399,79 +405,190 @@ class _Plan:
             tracks_text=table.has_programs and (decoder.prior_weight != 0 or constraint_matters),
         )
 
-    def run(
-        self, lines: list[np.ndarray], members: list[int], targets: list[CharDistribution | None], nbest: int
-    ) -> list[list[Hypothesis]]:
-        """Decode some lines; `members` are their numbers in the batch."""
-        where = _addresses(lines)
-        checks = True
-        target_of = np.array([self.position[id(target)] for target in targets], np.int64)
-        most = int(where.frames.max())
-        results = kernel.Results(
-            labels=np.empty((len(lines), nbest, most), np.int32),
-            lengths=np.empty((len(lines), nbest), np.int32),
-            values=np.empty((len(lines), nbest, 4)),
-            status=np.empty(len(lines), np.int32),
-            unknown=np.empty(_UNKNOWN_AT_ONCE if self.table.follows_tails else 1, np.int64),
+
+class _Found:
+    """The hypotheses of a batch, numbered through, `nbest` for each line. It makes the fields they leave for later."""
+
+    def __init__(self, decoder: CTCBeamDecoder, batch: "_Batch", targets: Sequence[CharDistribution | None]) -> None:
+        known = {id(t): None if t is None else decoder._row(t).guidance for t in {id(t): t for t in targets}.values()}
+        self.guidances = [known[id(target)] for target in targets]
+        self.symbols, self.blank = decoder.symbols, decoder.blank
+        self.lines, self.nbest = batch.lines, batch.nbest
+        self.distances = batch.results.values[:, :, 2].ravel()
+        self.spelling = kernel.spell(batch.results, batch.where.frames, *decoder._symbol_codes)
+
+    def hypotheses(self, results: kernel.Results) -> list[list[Hypothesis]]:
+        """The n-best of each line, made without their constructor: it would take longer than the rest."""
+        scores, log_probs, _, lm_log_probs = results.values.reshape(-1, 4).T.tolist()
+        ends = self.spelling.code_ends.ravel().tolist()
+        text = self.spelling.codes.tobytes().decode(_UTF_32, "surrogatepass")
+        flat: list[Hypothesis] = []
+        start = 0
+        for number, end in enumerate(ends):
+            hypothesis = object.__new__(Hypothesis)
+            known = {
+                "text": text[start:end],
+                "score": scores[number],
+                "log_prob": log_probs[number],
+                "lm_log_prob": lm_log_probs[number],
+                "_found": self,
+                "_number": number,
+            }
+            object.__setattr__(hypothesis, "__dict__", known)
+            flat.append(hypothesis)
+            start = end
+        nbest = self.nbest
+        nested = [flat[i : i + nbest] for i in range(0, len(flat), nbest)]
+        for i in np.flatnonzero(results.lengths[:, -1] < 0).tolist():
+            guidance = self.guidances[i]
+            impossible = Hypothesis("", -np.inf, -np.inf, None if guidance is None else guidance.distance_of(""))
+            nested[i] = nested[i][: np.count_nonzero(results.lengths[i] >= 0)] or [impossible]
+        return nested
+
+    def labels(self, number: int) -> tuple[int, ...]:
+        """The labels of a hypothesis."""
+        ends = self.spelling.label_ends.ravel()
+        return tuple(self.spelling.labels[ends[number - 1] if number else 0 : ends[number]].tolist())
+
+    def distance(self, number: int) -> float | None:
+        """Its distance from the target; the search knows it if it was guided."""
+        guidance = self.guidances[number // self.nbest]
+        if guidance is None:
+            return None
+        if guidance.weight > 0:
+            return float(self.distances[number])
+        return guidance.distance_of("".join([self.symbols[c] for c in self.labels(number)]))
+
+    def emissions(self, number: int) -> tuple[np.ndarray, int, tuple[str, ...]]:
+        """What it was read from."""
+        return self.lines[number // self.nbest], self.blank, self.symbols
+
+
+_LEFT_FOR_LATER = {"labels": _Found.labels, "distance": _Found.distance, "_emissions": _Found.emissions}
+
+
+class _Batch:
+    """Lines to be decoded together, and room for what is found."""
+
+    def __init__(self, lines: list[np.ndarray], nbest: int) -> None:
+        n = len(lines)
+        self.lines = lines
+        self.nbest = nbest
+        self.target_of = np.zeros(n, np.int64)
+        self.where = kernel.Lines(
+            address=kernel.addresses(np.array([id(line) for line in lines], np.int64)),
+            frames=np.array([len(line) for line in lines], np.int64),
+            is_float64=np.array([line.itemsize == 8 for line in lines]),
+            classes=lines[0].shape[1],
         )
-        deepest = _DEPTH
-        while True:
-            arrays, score = self.arrays
-            depth = min(most * score.most_added, deepest) + score.most_added + 3
+        ends = np.cumsum(self.where.frames) * nbest
+        self.results = kernel.Results(
+            labels=np.empty(ends[-1], np.int32),
+            starts=ends - self.where.frames * nbest,
+            lengths=np.empty((n, nbest), np.int32),
+            values=np.empty((n, nbest, 4)),
+            status=np.empty(n, np.int32),
+        )
+
+    def normalize(self, i: int) -> None:
+        """Turn the logits of a line into log-probabilities."""
+        self.lines[i] = line = _normalized(self.lines[i], i)
+        self.where.address[i] = line.__array_interface__["data"][0]
+
+
+class _Share:
+    """The lines of a batch that one plan decodes; threads take them one by one."""
+
+    def __init__(
+        self, plan: _Plan, batch: _Batch, members: list[int], targets: Sequence[CharDistribution | None]
+    ) -> None:
+        self.plan = plan
+        self.batch = batch
+        self.checks = True
+        self.deepest = _DEPTH
+        if len(plan.position) > 1:
+            batch.target_of[members] = [plan.position[id(targets[i])] for i in members]
+        self._enqueue(np.array(members, np.int64))
+
+    def _enqueue(self, members: np.ndarray) -> None:
+        frames = self.batch.where.frames[members]
+        # The longest first: then the threads finish at nearly the same time.
+        self.queue = kernel.Queue(order=members[np.argsort(-frames, kind="stable")], taken=np.zeros(1, np.int64))
+        self.most_frames = int(frames.max())
+        self.unknown: list[int] = []
+
+    def work(self) -> None:
+        """Decode until no line is left; any number of threads may do so."""
+        decoder, batch = self.plan.decoder, self.batch
+        table, score = self.plan.arrays
+        depth = min(self.most_frames * score.most_added, self.deepest) + score.most_added + 3
+        while self.queue.taken[0] < len(self.queue.order):
+            unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
             kernel.search_lines(
-                where,
-                target_of,
-                self.decoder.blank,
-                self.decoder.beam_size,
-                nbest,
+                batch.where,
+                self.queue,
+                _LINES_PER_CALL,
+                batch.target_of,
+                decoder.blank,
+                decoder.beam_size,
+                batch.nbest,
                 depth,
-                checks,
+                self.checks,
                 score,
-                arrays,
-                self.automaton,
-                results,
+                table,
+                self.plan.automaton,
+                batch.results,
+                unknown,
             )
-            status = results.status
-            if (status == kernel.UNNORMALIZED).any():
-                suspect = status == kernel.UNNORMALIZED
-                lines = [_normalized(x, i) if s else x for x, i, s in zip(lines, members, suspect, strict=True)]
-                where, checks = _addresses(lines), False
-            elif (status == kernel.UNKNOWN_STEP).any():
-                self.table.extend(results.unknown[1 : 1 + results.unknown[0]].tolist())
-                self._prepare()
-            elif (status == kernel.TOO_DEEP).any():
-                if deepest == _DEEPEST:
-                    raise FadaError(
-                        f"one of the lines {members[0]} to {members[-1]} writes a character more than {deepest} times: "
-                        "too long to be decoded at once."
-                    )
-                deepest = min(4 * deepest, _DEEPEST)
-            else:
-                return self._hypotheses(lines, target_of, results)
+            self.unknown += unknown[1 : 1 + unknown[0]].tolist()
 
-    def _hypotheses(
-        self, lines: list[np.ndarray], target_of: np.ndarray, results: kernel.Results
-    ) -> list[list[Hypothesis]]:
-        symbols, blank = self.decoder.symbols, self.decoder.blank
-        guided = self.arrays[1].distance_weight > 0
-        output = []
-        for i, (line, g, lengths, values) in enumerate(
-            zip(lines, target_of.tolist(), results.lengths.tolist(), results.values.tolist(), strict=True)
-        ):
-            emissions = line, blank, symbols
-            hypotheses = []
-            for k, (length, (score, log_prob, distance, lm_log_prob)) in enumerate(zip(lengths, values, strict=True)):
-                if length < 0:
-                    break
-                labels = tuple(results.labels[i, k, :length].tolist())
-                text = "".join([symbols[c] for c in labels])
-                apart = distance if guided else self._distance(g, text)
-                hypotheses.append(Hypothesis(text, score, log_prob, apart, lm_log_prob, labels, emissions))
-            output.append(hypotheses or [Hypothesis("", -np.inf, -np.inf, self._distance(g, ""))])
-        return output
+    def stop(self) -> None:
+        """Let no thread take a further line."""
+        self.queue.taken[0] = len(self.queue.order)
 
-    def _distance(self, target: int, text: str) -> float | None:
-        return self.rows[target].guidance.distance_of(text) if self.rows else None
+    def prepare_rest(self) -> bool:
+        """Remove what kept lines from being decoded, and say whether there are any."""
+        members = np.sort(self.queue.order)
+        status = self.batch.results.status[members]
+        for i in members[status == kernel.UNNORMALIZED].tolist():
+            self.batch.normalize(i)
+        if self.unknown:
+            self.plan.table.extend(self.unknown)
+            self.plan.prepare()
+        too_deep = members[status == kernel.TOO_DEEP]
+        if len(too_deep):
+            if self.deepest == _DEEPEST:
+                raise FadaError(
+                    f"line {too_deep[0]} writes a character more than {_DEEPEST} times: too long to be decoded at once."
+                )
+            self.deepest = min(4 * self.deepest, _DEEPEST)
+        rest = members[(status != kernel.DONE) & (status != kernel.NO_PATH)]
+        if len(rest) == 0:
+            return False
+        self.checks = False
+        self._enqueue(rest)
+        return True
+
+
+def _decode_shares(shares: Sequence[_Share], threads: int) -> None:
+    """Decode the lines of all shares on so many threads, this one among them."""
+
+    def work() -> None:
+        for share in shares:
+            share.work()
+
+    if threads <= 1:
+        return work()
+    with ThreadPoolExecutor(threads - 1) as pool:
+        try:
+            others = [pool.submit(work) for _ in range(threads - 1)]
+            work()
+            for other in others:
+                other.result()
+        finally:
+            for share in shares:
+                share.stop()
+    return None
 
 
 def check_symbols(symbols: Sequence[str], blank: int) -> tuple[str, ...]:
@@ -503,15 +620,6 @@ def _one_per_line(name: str, given: Sequence[Any] | None, default: Any, n: int) 
 
 def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _addresses(lines: Sequence[np.ndarray]) -> kernel.Lines:
-    return kernel.Lines(
-        address=np.array([line.__array_interface__["data"][0] for line in lines], np.int64),
-        frames=np.array([len(line) for line in lines], np.int64),
-        is_float64=np.array([line.dtype.char == "d" for line in lines]),
-        classes=lines[0].shape[1],
-    )
 
 
 def _normalized(line: np.ndarray, number: int) -> np.ndarray:
