@@ -11,9 +11,7 @@ from typer.testing import CliRunner
 
 import tiny_models as tiny
 from fada.cli import app
-from fada.decoding.words import WholeWords
 from fada.errors import FadaError
-from fada.guidance import Constraint
 from fada.lipogram import (
     DEVELOPMENT_TOPICS,
     TOPICS,
@@ -28,10 +26,11 @@ from fada.lipogram import (
     parse_story,
     violating_words,
 )
-from fada.lipogram_experiment import Experiment, LipogramRecipe, read_topics
-from fada.readability import distinct, flesch_reading_ease, syllables, words_of
+from fada.lipogram_experiment import Experiment, LipogramRecipe, compared, read_topics
+from fada.lipogram_tuning import expected_effects
+from fada.lipogram_words import KnownWords, Lexicon, Plausible
+from fada.readability import unknown_words
 from fada.targets import OTHER, CharDistribution, TargetSet
-from fada.text import TextNormalizer
 from fada.tokens import TokenTable
 
 CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} A: {% endif %}"
@@ -71,9 +70,9 @@ def test_masked_modes_never_violate_and_end_with_a_sentence(loaded, letter, samp
 
 
 def test_soft_guidance_lowers_the_share_of_the_letter(loaded):
-    topics = list(DEVELOPMENT_TOPICS)
+    topics = list(DEVELOPMENT_TOPICS[:10])
     plain, _ = writer(loaded, sample=True, max_new_tokens=40).write(topics, {"e"}, "plain", seed=1)
-    soft, timing = writer(loaded, sample=True, max_new_tokens=40, scale=400.0).write(topics, {"e"}, "soft", seed=1)
+    soft, timing = writer(loaded, sample=True, max_new_tokens=40, scale=20_000.0).write(topics, {"e"}, "soft", seed=1)
 
     def share(stories):
         return CharDistribution.from_texts(s.text for s in stories).frequency("e")
@@ -88,7 +87,7 @@ def test_rates_are_approached_from_both_sides(loaded):
     realised = []
     for rate in (0.02, 0.2):
         w = writer(loaded, sample=True, max_new_tokens=50, min_new_tokens=40, scale=3000.0, warmup=20.0)
-        stories, _ = w.write(list(DEVELOPMENT_TOPICS), {"e"}, "soft", focused_target({"e": rate}))
+        stories, _ = w.write(list(DEVELOPMENT_TOPICS[:10]), {"e"}, "soft", focused_target({"e": rate}))
         realised.append(CharDistribution.from_texts(s.text for s in stories).frequency("e"))
     assert realised[0] == pytest.approx(0.02, abs=0.02)
     assert realised[1] > 3 * realised[0]
@@ -103,52 +102,107 @@ def test_sampling_repeats_with_its_seed_and_beam_search_needs_none(loaded):
     assert texts(1, num_beams=3) == texts(2, num_beams=3)
 
 
-class TestWholeWords:
+class TestKnownWords:
     """The look-ahead, on a vocabulary of characters where every step can be told."""
 
     tokenizer = tiny.character_tokenizer("the ious.ng!")
-    constraint = Constraint(TextNormalizer(), frozenset("e"))
+    table = TokenTable.from_tokenizer(tokenizer)
 
-    def rules(self, budget=40):
-        table = TokenTable.from_tokenizer(self.tokenizer)
-        return WholeWords(table, self.constraint, [2], prompt_length=1, max_new_tokens=budget)
-
-    def after(self, text, probabilities, budget=40):
-        """The tokens still possible after `text`."""
+    def after(self, text, probabilities=None, budget=40, forbidden="e"):
+        """The tokens still possible after `text`, with their scores."""
         ids = [1, *(self.tokenizer.convert_tokens_to_ids(c) for c in text)]
         logits = torch.full((1, len(self.tokenizer)), 1e-4).log()
-        for name, p in probabilities.items():
+        for name, p in (probabilities or {}).items():
             logits[0, self.tokenizer.convert_tokens_to_ids(name)] = torch.tensor(p).log()
-        out = self.rules(budget)(torch.tensor([ids]), logits)[0]
-        return {name for name, i in self.tokenizer.get_vocab().items() if torch.isfinite(out[i])}
+        rules = KnownWords(self.tokenizer, self.table, forbidden, [2], 1, budget)
+        out = rules(torch.tensor([ids]), logits)[0]
+        return {name: float(out[i]) for name, i in self.tokenizer.get_vocab().items() if torch.isfinite(out[i])}
 
-    def test_a_word_goes_on_where_the_model_wants_a_forbidden_letter_and_another_way_is_open(self):
-        possible = self.after("th", {"e": 0.8, " ": 0.1, "i": 0.05})
-        assert " " not in possible
-        assert "." not in possible
-        assert "i" in possible
+    def test_a_word_goes_on_as_a_known_word_without_the_letter_can(self):
+        possible = self.after("th")
+        assert {"i", "u"} <= set(possible) <= {"i", "u", "o"}
 
-    def test_a_word_may_end_where_the_model_wants_it_to(self):
-        assert " " in self.after("th", {"e": 0.1, " ": 0.6, "i": 0.05})
+    def test_a_word_may_end_only_where_it_is_one(self):
+        assert {" ", "."} <= set(self.after("this"))
+        assert not {" ", "."} & set(self.after("nothi"))
+
+    def test_a_beginning_is_worth_the_share_of_its_words_that_may_be_written(self):
+        free, without = self.after("", forbidden="o"), self.after("", forbidden="e")
+        assert without["t"] < free["t"]
+        assert without["i"] > without["t"]
 
     def test_a_text_ends_only_after_a_sentence(self):
         assert "</s>" not in self.after("this", {" ": 0.5, "</s>": 0.4})
         assert "</s>" in self.after("this.", {" ": 0.5, "</s>": 0.4})
 
     def test_late_in_the_budget_a_finished_sentence_is_the_end(self):
-        assert self.after("this.", {" ": 0.9}, budget=6) == {"</s>"}
+        assert set(self.after("this.", {" ": 0.9}, budget=6)) == {"</s>"}
 
-    def test_in_the_last_tokens_no_word_begins_and_the_last_but_one_closes_the_sentence(self):
-        # Characters know no token that begins a word, so only the closing shows.
-        assert self.after("this", {" ": 0.9}, budget=6) == {".", "!"}
+    def test_towards_the_end_a_sentence_ends_more_and_more_readily(self):
+        scores = [self.after("this", budget=budget)["."] for budget in (44, 40, 36)]
+        assert scores == sorted(scores)
+        early, later = (self.after("this is this is this" + " is" * n, budget=42)["."] for n in (0, 6))
+        assert later > early
+
+    def test_no_word_begins_that_cannot_be_finished_and_the_last_token_but_one_closes_the_sentence(self):
+        assert not set(self.after("this ", budget=8)) & set("t")
+        assert set(self.after("this", {" ": 0.9}, budget=6)) == {".", "!"}
+
+    def test_after_a_number_no_word_begins_but_an_ordinal_may_end(self):
+        tokenizer = tiny.byte_level_tokenizer("on the 19th of this month " * 9, 400)
+        rules = KnownWords(tokenizer, TokenTable.from_tokenizer(tokenizer), "e", [2], 0, 40)
+        out = rules(torch.tensor([tokenizer(" on 19")["input_ids"]]), torch.zeros(1, len(tokenizer)))[0]
+        assert torch.isfinite(out[tokenizer.convert_tokens_to_ids("th")])
+        assert not torch.isfinite(out[tokenizer.convert_tokens_to_ids("o")])
 
     def test_rules_that_leave_nothing_are_dropped(self):
         tokenizer = tiny.character_tokenizer("ab")
-        table = TokenTable.from_tokenizer(tokenizer)
-        rules = WholeWords(table, Constraint(TextNormalizer(), frozenset("a")), [2], 1, 4)
         b = tokenizer.convert_tokens_to_ids("b")
+        rules = KnownWords(tokenizer, TokenTable.from_tokenizer(tokenizer), "a", [2], 1, 4)
         out = rules(torch.tensor([[1, b, b, b]]), torch.zeros(1, len(tokenizer)))
         assert torch.isfinite(out[0, b])
+
+    def test_every_spelling_in_the_lexicon_is_the_word_it_stands_for(self):
+        tokenizer = tiny.byte_level_tokenizer(tiny.ENGLISH * 3, 400)
+        table = TokenTable.from_tokenizer(tokenizer)
+        lexicon = Lexicon.of(tokenizer, table, {"garden": 0.2, "don't": 0.1, "naïve": 0.05})
+        written = {text for text, _, _ in lexicon.spellings}
+        assert {text.strip() for text in written} == {"garden", "Garden", "don't", "Don't", "naïve", "Naïve"}
+        assert all(table.join(tokens).decode() == text for text, tokens, _ in lexicon.spellings)
+
+
+def test_masked_stories_have_no_unknown_words(loaded):
+    stories, _ = writer(loaded, sample=True).write(list(DEVELOPMENT_TOPICS[:6]), {"e"}, "hard", seed=5)
+    assert not [word for story in stories for word in unknown_words(story.text)]
+
+
+def test_improbable_tokens_are_left_out():
+    scores = torch.tensor([[2.0, 1.0, -7.0, -9.0, -torch.inf]])
+    assert Plausible(10.0)(torch.zeros(1, 1), scores).tolist() == [[0.0, -1.0, -9.0, -torch.inf, -torch.inf]]
+
+
+def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded):
+    w = writer(loaded, sample=True, max_new_tokens=30)
+    stories, _ = w.write(list(DEVELOPMENT_TOPICS[:5]), {"e"}, "plain", seed=2)
+    nothing, weak, strong = expected_effects(w, stories, {"e"}, [0.0, 5_000.0, 50_000.0])
+    assert nothing["tokens"] == pytest.approx(0, abs=1e-5)
+    assert nothing["perplexity"] == pytest.approx(1)
+    assert strong["tokens"] < weak["tokens"] < -5
+    assert strong["perplexity"] > 1
+
+
+def test_cells_are_compared_topic_by_topic():
+    def cell(*texts, loss):
+        stories = [{"topic": str(i), "text": t, "log_prob": -loss * 10, "tokens": 10} for i, t in enumerate(texts)]
+        return {"letter": "e", "stories": stories}
+
+    plain, soft = cell("the big tree", "we see it", loss=1.0), cell("the big oak", "we got it", loss=1.1)
+    found = compared([soft], [plain])
+    assert found["words"] == pytest.approx(-50)
+    assert found["perplexity"] == pytest.approx(2.718281828**0.1)
+    assert found["words_se"] == pytest.approx(0)
+    assert found["perplexity_se"] == pytest.approx(0)
+    assert "words" not in compared([plain], [cell("oak", "no", loss=1.0)])
 
 
 @pytest.mark.parametrize(
@@ -209,22 +263,13 @@ def test_figures_of_stories_are_what_their_names_say():
     assert figures["perplexity"] == pytest.approx(2.718281828**2)
     assert figures["length"] == 4.0
     assert figures["complete"] == 50.0
+    assert figures["unknown"] == 0.0
+    assert measure([Story("t", "A waltlld dog", -1.0, 1)], {"e"})["unknown"] == pytest.approx(100 / 3)
     assert measure([], {"e"})["outputs"] == 0.0
 
 
-def test_reading_ease_and_variety():
-    assert words_of("It's a dog’s life, 7 days!") == ["It's", "a", "dog’s", "life", "days"]
-    assert [syllables(w) for w in ("cat", "river", "umbrella")] == [1, 2, 3]
-    easy, hard = "The cat sat. It ran.", "Institutional considerations necessitate comprehensive deliberation."
-    assert flesch_reading_ease(easy) == pytest.approx(206.835 - 1.015 * 2.5 - 84.6)
-    assert flesch_reading_ease(hard) < 30 < flesch_reading_ease(easy)
-    assert flesch_reading_ease("...") == 0.0
-    assert distinct(["a", "b", "a", "b"], 2) == pytest.approx(2 / 3)
-    assert distinct([], 2) == 1.0
-
-
 def test_thirty_topics_and_none_of_them_is_used_for_tuning():
-    assert len(set(TOPICS)) == 30
+    assert len(set(TOPICS)) == len(set(DEVELOPMENT_TOPICS)) == 30
     assert not set(TOPICS) & set(DEVELOPMENT_TOPICS)
 
 
@@ -234,6 +279,7 @@ def test_thirty_topics_and_none_of_them_is_used_for_tuning():
         (["--topic", "a dog", "--forbid", "7"], "not a letter"),
         (["--topic", "a dog", "--forbid", "ж"], "nothing to avoid"),
         (["--topic", "a dog", "--forbid", "aeiou", "--mode", "hard"], "words in the model's vocabulary"),
+        (["--topic", "a dog", "--language", "tlh"], "no list of words"),
         (["--topic", "a dog", "--style", "short"], "chat template"),
         (["--topics", "{empty}"], "no topic in it"),
         (["--topics", "{missing}"], "no such file"),
@@ -317,8 +363,9 @@ letters: [e]
 variants: [plain, soft, paper, hard, soft+hard]
 topics: [a dog, a cat]
 searches: [{{sample: true, seeds: [0, 1]}}, {{sample: false, num_beams: 2}}]
-tuned_scales: [50, 100]
+tuned_scales: [5000, 10000]
 rates: {{e: [0.5]}}
+author: Nevermore, quoth the raven.
 max_new_tokens: 12
 min_new_tokens: 4
 style: continue
@@ -335,7 +382,7 @@ def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
     assert {row["variant"] for row in rows} == {"plain", "soft", "paper", "hard", "soft+hard"}
     assert all(row["words"] == 0 for row in rows if "hard" in row["variant"])
     files = sorted((out / "stories").iterdir())
-    assert len(files) == 5 * 3 + 1
+    assert len(files) == 5 * 3 + 3 * 2
     before = {file.name: file.stat().st_mtime_ns for file in files}
     gone = files[3]
     text = json.loads(gone.read_text(encoding="utf-8"))["stories"]
@@ -344,10 +391,16 @@ def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
     assert json.loads(gone.read_text(encoding="utf-8"))["stories"] == text
     after = {file.name: file.stat().st_mtime_ns for file in files}
     assert {name for name in before if before[name] != after[name]} == {gone.name}
-    assert summary["cells"] == {"done": 16, "planned": 16}
-    assert summary["tuning"]["chosen"] in (50, 100)
-    assert summary["rates"][0]["requested"] > 0
-    assert "| e | soft+hard |" in (out / "table.md").read_text(encoding="utf-8")
+    assert summary["cells"] == {"done": 21, "planned": 21}
+    assert summary["tuning"]["chosen"]["e"] in (5000, 10000)
+    assert [row["factor"] for row in summary["rates"]] == [None, 0.5]
+    assert summary["rates"][1]["requested"] > 0
+    assert [row["mode"] for row in summary["author"]] == ["plain", "soft"]
+    soft = next(row for row in summary["rows"] if row["variant"] == "soft")
+    assert soft["against_plain"]["words"] < 0
+    table = (out / "table.md").read_text(encoding="utf-8")
+    assert "| e | soft+hard |" in table
+    assert "| e | soft+hard | hard |" in table
     with pytest.raises(FadaError, match="other settings"):
         Experiment(LipogramRecipe.load(path).quick(), out)
 

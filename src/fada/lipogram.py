@@ -5,7 +5,7 @@ Four modes write from the same prompts:
 =============  =====================================================================================================
 ``plain``      the model alone
 ``soft``       Eq. 2 with a target in which the forbidden characters have frequency zero
-``hard``       tokens with a forbidden character get no probability, words and texts are not broken off (`WholeWords`)
+``hard``       tokens with a forbidden character get no probability, words and texts are not broken off (`KnownWords`)
 ``soft+hard``  both
 =============  =====================================================================================================
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from fada.errors import FadaError, missing_extra
-from fada.readability import distinct, flesch_reading_ease, words_of
+from fada.readability import distinct, flesch_reading_ease, unknown_words, words_of
 from fada.targets import OTHER, CharDistribution
 from fada.text import TextNormalizer
 from fada.tokens import whole_characters
@@ -95,10 +95,32 @@ DEVELOPMENT_TOPICS = (
     "a pilot landing on a small island",
     "a library that opened at midnight",
     "a goat on the roof of a farmhouse",
+    "a nurse working through the night",
+    "a girl who planted a lemon tree",
+    "a bus driver on a snowy road",
+    "a baker who woke up too late",
+    "a grandfather teaching chess to a boy",
+    "a letter found in an attic",
+    "a squirrel in the city square",
+    "a carpenter building a small boat",
+    "a boy who was afraid of the dark",
+    "a group of climbers waiting for the sun",
+    "a tailor with a broken needle",
+    "a woman learning to ride a bicycle",
+    "a horse that ran away from a fair",
+    "a family moving into an old house",
+    "a doctor visiting a distant village",
+    "a child waiting for the first snow",
+    "two neighbors sharing an apple tree",
+    "a photographer lost in the desert",
+    "a train that stopped in the fog",
+    "a singer who forgot the words of her song",
 )
-"""Topics of our own, for estimating the model's distribution and for choosing weights: none of them is in `TOPICS`."""
+"""Topics of our own, for estimating the model's distribution and for every choice: none of them is in `TOPICS`."""
 
-_SCALES = {"soft": 50.0, "soft+hard": 20.0}
+WARMUP = 10_000.0
+"""Characters over which the guidance sets in. Far more than a story has: each character then counts alike."""
+_SCALES = {"soft": 5_000.0, "soft+hard": 4_000.0}
 """Scales of the two kinds of target, chosen on the development topics; see docs/lipograms.md."""
 
 _PROMPT = """\
@@ -280,6 +302,7 @@ class LipogramWriter:
         style: ``json`` gives the paper's instruction (what a lipogram is, the task, the format) and opens the JSON that
             the model answers with; ``short`` is one sentence, better for small models; ``continue`` is for models
             without chat template, which go on from "Here is a story about …".
+        language: of the words that the masked modes write, see :func:`~fada.readability.word_frequencies`.
     """
 
     def __init__(
@@ -289,7 +312,7 @@ class LipogramWriter:
         *,
         lam: float = 0.5,
         scale: float | None = None,
-        warmup: float = 100.0,
+        warmup: float = WARMUP,
         num_beams: int = 4,
         sample: bool = False,
         temperature: float = 1.0,
@@ -297,6 +320,7 @@ class LipogramWriter:
         max_new_tokens: int = 120,
         min_new_tokens: int = 40,
         style: Style = "json",
+        language: str = "en",
     ):
         from fada.decoding.generate import token_table
 
@@ -312,7 +336,7 @@ class LipogramWriter:
             raise FadaError(
                 f"story length from {min_new_tokens} to {max_new_tokens} tokens: expected 0 < minimum <= maximum."
             )
-        self.model, self.tokenizer, self.style = model, tokenizer, style
+        self.model, self.tokenizer, self.style, self.language = model, tokenizer, style, language
         self.lam, self.scale, self.warmup = lam, scale, warmup
         self.num_beams, self.sample = (1, True) if sample else (num_beams, False)
         self.temperature, self.top_k = temperature, top_k
@@ -390,6 +414,7 @@ class LipogramWriter:
         sampling: dict[str, Any] = (
             {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k} if self.sample else {}
         )
+        rules = self._rules(forbidden if hard else frozenset(), width, plausible=soft and self.sample)
         started = time.perf_counter()
         found = guided_generate(
             self.model,
@@ -402,7 +427,7 @@ class LipogramWriter:
             scale=_SCALES.get(mode, 0.0) if self.scale is None else self.scale,
             warmup=self.warmup,
             forbidden=forbidden if hard else (),
-            logits_processor=[self._whole_words(forbidden, width)] if hard else [],
+            logits_processor=rules,
             max_new_tokens=self.max_new_tokens,
             min_new_tokens=self.min_new_tokens,
             eos_token_id=self.end_tokens,
@@ -418,12 +443,15 @@ class LipogramWriter:
             stories.append(Story(topic, text, best.log_prob, len(best.tokens), distance, score))
         return stories, Timing(seconds, watch.seconds)
 
-    def _whole_words(self, forbidden: frozenset[str], prompt_length: int) -> Any:
-        from fada.decoding.words import WholeWords
-        from fada.guidance import Constraint
+    def _rules(self, forbidden: frozenset[str], prompt_length: int, plausible: bool) -> list[Any]:
+        """What comes before the guidance: the look-ahead of the masked modes, and a choice of tokens to guide."""
+        from fada.lipogram_words import KnownWords, Plausible
 
-        constraint = Constraint(TextNormalizer(), forbidden)
-        return WholeWords(self.table, constraint, self.end_tokens, prompt_length, self.max_new_tokens)
+        rules: list[Any] = []
+        if forbidden:
+            known = (self.tokenizer, self.table, forbidden, self.end_tokens, prompt_length)
+            rules.append(KnownWords(*known, self.max_new_tokens, self.language))
+        return [*rules, Plausible()] if plausible else rules
 
     def _check_known(self, forbidden: frozenset[str]) -> None:
         """Refuse letters that the model cannot write anyway: surely a mistake."""
@@ -503,7 +531,8 @@ def measure(stories: Sequence[Story], forbidden: Iterable[str]) -> dict[str, flo
     ``outputs``: share of stories with a forbidden character; ``words``: share of words with one; ``perplexity``: of
     the generated tokens under the unguided model, given the prompt; ``flesch``: reading ease, mean over stories;
     ``distinct_1``, ``distinct_2``: share of different words and word pairs, mean; ``repetition``: share of word triples
-    seen before, mean; ``length``: words per story; ``complete``: share of stories that end with a sentence.
+    seen before, mean; ``unknown``: share of words in no list of English words; ``length``: words per story;
+    ``complete``: share of stories that end with a sentence.
     """
     forbidden = frozenset(forbidden)
     tokens = sum(story.tokens for story in stories)
@@ -522,6 +551,7 @@ def measure(stories: Sequence[Story], forbidden: Iterable[str]) -> dict[str, flo
         "distinct_1": 100 * mean(distinct(w, 1) for w in words),
         "distinct_2": 100 * mean(distinct(w, 2) for w in words),
         "repetition": 100 * (1 - mean(distinct(w, 3) for w in words)),
+        "unknown": 100 * sum(len(unknown_words(story.text)) for story in stories) / max(1, sum(map(len, words))),
         "length": mean(map(len, words)),
         "complete": 100 * mean(bool(re.search(r"[.!?…][\"'”’)]*$", story.text)) for story in stories),
     }

@@ -10,15 +10,18 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import fada
 from fada.errors import FadaError
 from fada.files import write_json, write_text
+from fada.guidance import Guidance
 from fada.lipogram import (
     DEVELOPMENT_TOPICS,
     TOPICS,
+    WARMUP,
     LipogramWriter,
     Mode,
     Story,
@@ -28,14 +31,32 @@ from fada.lipogram import (
     lipogram_target,
     load_language_model,
     measure,
+    violating_words,
 )
+from fada.lipogram_tuning import expected_effects
 from fada.progress import console, track
+from fada.readability import words_of
 from fada.targets import CharDistribution
+from fada.text import TextNormalizer
 
 Variant = Literal["plain", "paper", "soft", "hard", "soft+hard"]
 """A mode, or ``paper``: soft guidance with the whole distribution as target, scale 1 and no warm-up, as printed."""
 
-METRICS = ("outputs", "words", "perplexity", "flesch", "distinct_1", "distinct_2", "repetition", "length", "complete")
+METRICS = (
+    "outputs",
+    "words",
+    "perplexity",
+    "flesch",
+    "distinct_1",
+    "distinct_2",
+    "repetition",
+    "unknown",
+    "length",
+    "complete",
+)
+
+UNUSUAL = "z"
+"""The letter that the prompt names where none is to be avoided: for usual texts, rates and authors."""
 
 
 class Search(BaseModel):
@@ -69,13 +90,15 @@ class LipogramRecipe(BaseModel):
     searches: tuple[Search, ...] = (Search(),)
     topics: tuple[str, ...] = TOPICS
     lam: float = Field(0.5, gt=0, le=1)
-    scale: float = Field(100.0, ge=0)
-    warmup: float = Field(100.0, ge=0)
+    scale: float = Field(5_000.0, ge=0)
+    warmup: float = Field(WARMUP, ge=0)
     tuned_scales: tuple[float, ...] = ()
-    tuned_perplexity: float = Field(1.03, gt=1)
-    both_scale: float = Field(20.0, ge=0)
+    tuned_perplexity: float = Field(1.02, gt=1)
+    both_scale: float = Field(4_000.0, ge=0)
     rates: dict[str, tuple[float, ...]] = {}
-    rate_scale: float = Field(400.0, ge=0)
+    rate_scale: float = Field(20_000.0, ge=0)
+    author: str = ""
+    author_scale: float = Field(50_000.0, ge=0)
     max_new_tokens: int = Field(120, ge=1)
     min_new_tokens: int = Field(40, ge=1)
     batch_size: int = Field(10, ge=1)
@@ -126,7 +149,6 @@ class Experiment:
         self.recipe, self.folder = recipe, Path(folder)
         self._loaded: tuple[Any, Any] | None = None
         self._own: CharDistribution | None = None
-        self._scale: float | None = None
         settings = recipe.model_dump(mode="json")
         stored = self._read("recipe.json")
         if stored is not None and stored != settings:
@@ -157,20 +179,21 @@ class Experiment:
                 for variant in self.recipe.variants:
                     for letter in self.recipe.letters:
                         name = f"stories/{search.name}-{run}-{letter}-{variant.replace('+', '-')}.json"
-                        yield {"file": name, "search": search, "seed": run, "letter": letter, "variant": variant}
+                        yield {"file": name, "search": search, "seed": run, "letter": letter, "variant": variant} | {
+                            "kind": "mode"
+                        }
         first = self.recipe.searches[0]
-        for letter, factors in self.recipe.rates.items():
-            for factor in factors:
-                name = f"stories/rate-{letter}-{factor:g}.json"
-                seed = first.runs[0]
-                yield {
-                    "file": name,
-                    "search": first,
-                    "seed": seed,
-                    "letter": letter,
-                    "variant": "soft",
-                    "factor": factor,
-                }
+        for run in first.runs:
+            shared = {"search": first, "seed": run, "letter": UNUSUAL}
+            if self.recipe.rates or self.recipe.author:
+                yield {"file": f"stories/usual-{run}.json", "variant": "plain", "kind": "usual", **shared}
+            for letter, factors in self.recipe.rates.items():
+                for factor in factors:
+                    name = f"stories/rate-{run}-{letter}-{factor:g}.json"
+                    rate = {"rated": letter, "factor": factor}
+                    yield {"file": name, "variant": "soft", "kind": "rate", **rate, **shared}
+            if self.recipe.author:
+                yield {"file": f"stories/author-{run}.json", "variant": "soft", "kind": "author", **shared}
 
     def writer(self, search: Search, **changes: Any) -> LipogramWriter:
         """A writer with the recipe's settings; the model is loaded once."""
@@ -194,7 +217,7 @@ class Experiment:
         if self._own is None:
             stored = self._read("own.json")
             if stored is None:
-                stories, _ = self._write(self.writer(self.recipe.searches[0]), DEVELOPMENT_TOPICS, "z", "plain")
+                stories, _ = self._write(self.writer(self.recipe.searches[0]), DEVELOPMENT_TOPICS, UNUSUAL, "plain")
                 own = CharDistribution.from_texts(story.text for story in stories)
                 stored = {"counts": dict(zip(own.symbols, own.counts.tolist(), strict=True))}
                 write_json(self.folder / "own.json", stored)
@@ -202,34 +225,33 @@ class Experiment:
             self._own = CharDistribution(symbols, list(stored["counts"].values()))  # type: ignore[arg-type]
         return self._own
 
-    def scale(self) -> float:
-        """The scale of the soft modes: given, or the largest whose perplexity on development topics stays in bounds."""
-        if self._scale is None:
-            tuning = self.tune() if self.recipe.tuned_scales else {"chosen": self.recipe.scale}
-            self._scale = float(tuning["chosen"])
-        return self._scale
+    def author(self) -> CharDistribution:
+        """The letters of the author's text."""
+        return CharDistribution.from_texts([self.recipe.author], TextNormalizer(letters_only=True))
+
+    def scale(self, letter: str) -> float:
+        """The scale of soft guidance: given, or the largest whose cost on the development topics stays in bounds."""
+        return float(self.tune()["chosen"][letter]) if self.recipe.tuned_scales else self.recipe.scale
 
     def tune(self) -> dict[str, Any]:
-        """Plain and soft stories about the development topics for each scale: violation, perplexity, the choice."""
+        """The expected effect of each scale along plain stories about the development topics, and the choice."""
         stored = self._read("tuning.json")
         if stored is not None:
             return stored
-        search = self.recipe.searches[0]
-        rows = []
-        for scale in (0.0, *self.recipe.tuned_scales):
-            figures = []
-            writer = self.writer(search, scale=scale)
-            mode: Mode = "soft" if scale else "plain"
-            for letter in self.recipe.letters:
-                for run in search.runs:
-                    stories, _ = self._write(writer, DEVELOPMENT_TOPICS, letter, mode, seed=run)
-                    figures.append(measure(stories, forbidden_characters(letter)))
-            row = {"scale": scale, **{k: fmean(f[k] for f in figures) for k in ("outputs", "words", "perplexity")}}
-            rows.append(row)
-            console.print(f"tuning: scale {scale:g}, words {row['words']:.1f} %, perplexity {row['perplexity']:.2f}")
-        limit = self.recipe.tuned_perplexity * rows[0]["perplexity"]
-        fitting = [row["scale"] for row in rows if row["perplexity"] <= limit and row["scale"]]
-        tuning = {"rows": rows, "chosen": max(fitting, default=min(self.recipe.tuned_scales))}
+        writer = self.writer(self.recipe.searches[0])
+        tuning: dict[str, Any] = {"chosen": {}, "rows": []}
+        for letter in self.recipe.letters:
+            forbidden = forbidden_characters(letter)
+            stories, _ = self._write(writer, DEVELOPMENT_TOPICS, letter, "plain")
+            rows = expected_effects(writer, stories, forbidden, sorted(self.recipe.tuned_scales))
+            fitting = [row for row in rows if row["perplexity"] <= self.recipe.tuned_perplexity]
+            chosen = (fitting or rows)[-1 if fitting else 0]
+            tuning["chosen"][letter] = chosen["scale"]
+            tuning["rows"] += [{"letter": letter, **row} for row in rows]
+            console.print(
+                f"tuning: {letter}, scale {chosen['scale']:g}: tokens with it {chosen['tokens']:+.0f} %, "
+                f"perplexity x {chosen['perplexity']:.3f}"
+            )
         write_json(self.folder / "tuning.json", tuning)
         return tuning
 
@@ -241,38 +263,48 @@ class Experiment:
         mode: Mode,
         target: CharDistribution | None = None,
         seed: int = 0,
+        named: str | None = None,
     ) -> tuple[list[Story], dict[str, float]]:
         stories: list[Story] = []
         seconds = guidance = 0.0
         size = self.recipe.batch_size
         for start in range(0, len(topics), size):
             batch = topics[start : start + size]
-            written, timing = writer.write(batch, forbidden_characters(letter), mode, target, seed + 1000 * start)
+            forbidden = forbidden_characters(letter)
+            written, timing = writer.write(batch, forbidden, mode, target, seed + 1000 * start, named)
             stories += written
             seconds += timing.seconds
             guidance += timing.guidance_seconds
         return stories, {"seconds": seconds, "guidance_seconds": guidance}
 
-    def _run_cell(self, cell: Mapping[str, Any]) -> None:
-        variant, letter, search = cell["variant"], cell["letter"], cell["search"]
-        target, changes = None, {}
-        requested = None
-        if "factor" in cell:
-            requested = cell["factor"] * self.own().frequency(letter)
-            target, changes = focused_target({letter: requested}), {"scale": self.recipe.rate_scale}
-        elif variant == "paper":
-            target, changes = lipogram_target(self.own(), letter), {"scale": 1.0, "warmup": 0.0}
-        elif variant == "soft":
-            changes = {"scale": self.scale()}
-        elif variant == "soft+hard":
+    def _guidance(self, cell: Mapping[str, Any]) -> tuple[CharDistribution | None, dict[str, float]]:
+        """Target and weights of a cell; without target, the writer takes the one of its mode."""
+        letter, recipe = cell["letter"], self.recipe
+        if cell["kind"] == "rate":
+            return focused_target({cell["rated"]: self._requested(cell)}), {"scale": recipe.rate_scale}
+        if cell["kind"] == "author":
+            return self.author(), {"scale": recipe.author_scale}
+        if cell["variant"] == "paper":
+            return lipogram_target(self.own(), letter), {"scale": 1.0, "warmup": 0.0}
+        if cell["variant"] == "soft":
+            return None, {"scale": self.scale(letter)}
+        if cell["variant"] == "soft+hard":
             # The mask keeps the forbidden letters at zero; what is left to guide is the usual use of the others.
-            target, changes = lipogram_target(self.own(), letter), {"scale": self.recipe.both_scale}
+            return lipogram_target(self.own(), letter), {"scale": recipe.both_scale}
+        return None, {}
+
+    def _requested(self, cell: Mapping[str, Any]) -> float:
+        return float(cell["factor"] * self.own().frequency(cell["rated"]))
+
+    def _run_cell(self, cell: Mapping[str, Any]) -> None:
+        variant, letter = cell["variant"], cell["letter"]
+        target, changes = self._guidance(cell)
         mode: Mode = "soft" if variant == "paper" else variant
-        writer = self.writer(search, **changes)
+        writer = self.writer(cell["search"], **changes)
         begun = time.strftime("%Y-%m-%dT%H:%M:%S")
-        stories, timing = self._write(writer, self.recipe.topics, letter, mode, target, cell["seed"])
+        stories, timing = self._write(writer, self.recipe.topics, letter, mode, target, cell["seed"], letter)
         record: dict[str, Any] = {
-            "search": search.name,
+            "search": cell["search"].name,
             "seed": cell["seed"],
             "letter": letter,
             "variant": variant,
@@ -283,10 +315,47 @@ class Experiment:
             "begun": begun,
             "stories": [vars(story) for story in stories],
         }
-        if requested is not None:
-            counts = CharDistribution.from_texts(story.text for story in stories)
-            record |= {"factor": cell["factor"], "requested": requested, "realised": counts.frequency(letter)}
+        if cell["kind"] != "mode":
+            text = "\n".join(story.text for story in stories)
+            used = CharDistribution.from_texts([text])
+            record["frequencies"] = {letter: used.frequency(letter) for letter in self.recipe.rates}
+            if self.recipe.author:
+                record["author_distance"] = Guidance(self.author(), distance="aligned_w2").distance_of(text)
         write_json(self.folder / cell["file"], record)
+
+    def _rates(self, done: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Requested and realised frequencies; the first row of a letter is the unguided model's."""
+        rows = []
+        for letter, factors in self.recipe.rates.items():
+            for factor in (None, *factors):
+                found = [
+                    (c, r)
+                    for c, r in done
+                    if (
+                        c["kind"] == "usual"
+                        if factor is None
+                        else (c.get("rated"), c.get("factor")) == (letter, factor)
+                    )
+                ]
+                if found:
+                    row: dict[str, Any] = {"letter": letter, "factor": factor}
+                    row["requested"] = None if factor is None else self._requested(found[0][0])
+                    row["realised"] = _mean([r["frequencies"][letter] for _, r in found])
+                    row["perplexity"] = _mean([r["metrics"]["perplexity"] for _, r in found])
+                    rows.append(row)
+        return rows
+
+    def _author(self, done: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Distance from the author's letters without and with guidance."""
+        rows = []
+        for kind in ("usual", "author") if self.recipe.author else ():
+            found = [r for c, r in done if c["kind"] == kind]
+            if found:
+                row: dict[str, Any] = {"mode": "plain" if kind == "usual" else "soft"}
+                row["distance"] = _mean([r["author_distance"] for r in found])
+                row["perplexity"] = _mean([r["metrics"]["perplexity"] for r in found])
+                rows.append(row)
+        return rows
 
     def summarise(self) -> dict[str, Any]:
         """Means over seeds with standard errors, from the cells that are done; writes summary.json and table.md."""
@@ -298,17 +367,22 @@ class Experiment:
                     records = [
                         r
                         for c, r in done
-                        if c["search"] == search and c["variant"] == variant and "factor" not in c
+                        if c["search"] == search and c["variant"] == variant and c["kind"] == "mode"
                         if letter in ("all", c["letter"])
                     ]
-                    if records:
-                        rows.append({"search": search.name, "letter": letter, "variant": variant, **_averaged(records)})
-        rates = [
-            {k: r[k] for k in ("letter", "factor", "requested", "realised")}
-            | {"perplexity": r["metrics"]["perplexity"]}
-            for c, r in done
-            if "factor" in c
-        ]
+                    if not records:
+                        continue
+                    row = {"search": search.name, "letter": letter, "variant": variant, **_averaged(records)}
+                    for other in ("plain", "hard"):
+                        matching = [
+                            r
+                            for c, r in done
+                            if c["search"] == search and c["variant"] == other and c["kind"] == "mode"
+                            if (r["letter"], r["seed"]) in {(x["letter"], x["seed"]) for x in records}
+                        ]
+                        if variant != other and len(matching) == len(records):
+                            row[f"against_{other}"] = compared(records, matching)
+                    rows.append(row)
         summary = {
             "fada": fada.__version__,
             "machine": {
@@ -317,15 +391,54 @@ class Experiment:
                 "python": platform.python_version(),
             },
             "recipe": self.recipe.model_dump(mode="json"),
-            "scale": self._scale if self._scale is not None else (self._read("tuning.json") or {}).get("chosen"),
             "tuning": self._read("tuning.json"),
             "cells": {"done": len(done), "planned": len(list(self._cells()))},
             "rows": rows,
-            "rates": rates,
+            "rates": self._rates(done),
+            "author": self._author(done),
         }
         write_json(self.folder / "summary.json", summary)
         write_text(self.folder / "table.md", markdown(summary))
         return summary
+
+
+def _sums(records: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """(topics, 4) violating words, words, log-probability and tokens of each topic, over letters and seeds."""
+    sums: dict[str, np.ndarray] = {}
+    for record in records:
+        forbidden = forbidden_characters(record["letter"])
+        for story in record["stories"]:
+            broken, words = len(violating_words(story["text"], forbidden)), len(words_of(story["text"]))
+            figures = np.array([broken, words, story["log_prob"], story["tokens"]], float)
+            sums[story["topic"]] = sums.get(story["topic"], 0.0) + figures
+    return np.stack([sums[topic] for topic in sorted(sums)])
+
+
+def compared(
+    records: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], draws: int = 2000
+) -> dict[str, float]:
+    """How the stories of some cells differ from those of others about the same topics.
+
+    ``words``: relative change of the share of violating words, in percent; ``perplexity``: ratio; both with standard
+    errors (``_se``) from drawing the topics anew (bootstrap), since the stories about one topic are not independent.
+    """
+    both = np.stack([_sums(records), _sums(others)])
+    chosen = np.random.default_rng(0).integers(both.shape[1], size=(draws, both.shape[1]))
+
+    def figures(sums: np.ndarray) -> np.ndarray:
+        share = sums[..., 0] / np.maximum(sums[..., 1], 1)
+        loss = -sums[..., 2] / np.maximum(sums[..., 3], 1)
+        change = 100 * (share[0] / np.where(share[1] > 0, share[1], np.nan) - 1)
+        return np.stack([change, np.exp(loss[0] - loss[1])])
+
+    (words, perplexity), errors = figures(both.sum(1)), figures(both[:, chosen].sum(2)).std(1)
+    found = {"words": words, "words_se": errors[0], "perplexity": perplexity, "perplexity_se": errors[1]}
+    return {name: float(value) for name, value in found.items() if np.isfinite(value)}
+
+
+def _mean(values: Sequence[float]) -> dict[str, float]:
+    """Mean and its standard error."""
+    return {"mean": fmean(values), "sem": stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0}
 
 
 def _averaged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -350,6 +463,7 @@ _COLUMNS = {
     "flesch": "Flesch",
     "distinct_2": "distinct-2 %",
     "repetition": "repetition %",
+    "unknown": "unknown words %",
     "length": "words",
     "complete": "ends with a sentence %",
     "overhead": "guidance, % of time",
@@ -367,17 +481,49 @@ def markdown(summary: Mapping[str, Any]) -> str:
             if row["search"] == search:
                 parts.append("| " + " | ".join(_cell(row, column) for column in _COLUMNS) + " |")
         parts.append("")
+        parts += _comparisons([row for row in summary["rows"] if row["search"] == search])
     if summary["rates"]:
         parts += [
             "### Rates: requested and realised frequency\n",
             "| letter | of the usual | requested % | realised % | perplexity |",
+            "|---|---|---|---|---|",
         ]
-        parts.append("|---|---|---|---|---|")
         for row in summary["rates"]:
-            figures = f"{100 * row['requested']:.2f} | {100 * row['realised']:.2f} | {row['perplexity']:.2f}"
-            parts.append(f"| {row['letter']} | {row['factor']:g} | {figures} |")
+            wanted = "| |" if row["factor"] is None else f"{row['factor']:g} | {100 * row['requested']:.2f} |"
+            realised = {name: 100 * value for name, value in row["realised"].items()}
+            parts.append(f"| {row['letter']} | {wanted} {_pm(realised, 2)} | {_pm(row['perplexity'], 2)} |")
+        parts.append("")
+    if summary["author"]:
+        parts += [
+            "### An author's letters: aligned W2 distance from them\n",
+            "| mode | distance x 1000 | perplexity |",
+            "|---|---|---|",
+        ]
+        for row in summary["author"]:
+            distance = {name: 1000 * value for name, value in row["distance"].items()}
+            parts.append(f"| {row['mode']} | {_pm(distance, 2)} | {_pm(row['perplexity'], 2)} |")
         parts.append("")
     return "\n".join(parts)
+
+
+def _pm(figure: Mapping[str, float], digits: int) -> str:
+    return f"{figure['mean']:.{digits}f}" + (f" ± {figure['sem']:.{digits}f}" if figure["sem"] else "")
+
+
+def _comparisons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Changes against the plain mode, and of the masked modes against the mask alone."""
+    lines = []
+    for row in rows:
+        for other in ("plain", "hard"):
+            if (figures := row.get(f"against_{other}")) is None or (other == "hard" and "hard" not in row["variant"]):
+                continue
+            words = f"{figures['words']:+.1f} ± {figures['words_se']:.1f}" if "words" in figures else ""
+            perplexity = f"{figures['perplexity']:.3f} ± {figures['perplexity_se']:.3f}"
+            lines.append(f"| {row['letter']} | {row['variant']} | {other} | {words} | {perplexity} |")
+    if not lines:
+        return []
+    head = ["| letter | mode | against | violating words, relative % | perplexity, ratio |", "|---|---|---|---|---|"]
+    return ["Standard errors over topics:\n", *head, *lines, ""]
 
 
 def _search_title(name: str, summary: Mapping[str, Any]) -> str:

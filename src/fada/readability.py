@@ -1,11 +1,12 @@
-"""Simple measures of a text's surface: reading ease, variety, repetition."""
+"""Simple measures of a text's surface: reading ease, variety, repetition, known words."""
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fada.errors import missing_extra
+from fada.errors import FadaError, missing_extra
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _SENTENCE_END = re.compile(r"[.!?…]+")
@@ -53,3 +54,39 @@ def distinct(words: Sequence[str], n: int) -> float:
     """The share of different n-grams among all: 1.0 if nothing is repeated, also for a text shorter than `n`."""
     grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
     return len(set(grams)) / len(grams) if grams else 1.0
+
+
+@lru_cache(maxsize=8)
+def _frequencies(language: str) -> Mapping[str, float]:
+    try:
+        import wordfreq
+    except ImportError:
+        raise missing_extra("wordfreq", "lipogram", "lists of known words") from None
+    languages = wordfreq.available_languages()  # the package itself would take the nearest one that it has
+    if language not in languages:
+        raise FadaError(f"no list of words for the language {language!r}. Known: {' '.join(sorted(languages))}.")
+    return wordfreq.get_frequency_dict(language, "best")
+
+
+@lru_cache(maxsize=8)
+def word_frequencies(language: str = "en", count: int = 30_000) -> Mapping[str, float]:
+    """The most frequent words of a language, with their frequencies in running text.
+
+    Single letters are left out unless they are among the commonest words (*a*, *I*), and so are plain Latin letters
+    without a vowel, which are abbreviations for the most part.
+    """
+    found = ((word, frequency) for word, frequency in _frequencies(language).items() if _is_word(word, frequency))
+    return dict(itertools.islice(found, count))
+
+
+def _is_word(word: str, frequency: float) -> bool:
+    if not _WORD.fullmatch(word) or (word.isascii() and not set(word) & set("aeiouy")):
+        return False
+    return len(word) > 1 or frequency > 1e-3
+
+
+def unknown_words(text: str, language: str = "en") -> list[str]:
+    """The words of a text that the language's longest list of words does not have; a possessive 's is ignored."""
+    known = _frequencies(language)
+    lowered = ((word, re.sub(r"['’]s$", "", word.lower()).replace("’", "'")) for word in words_of(text))
+    return [word for word, plain in lowered if plain not in known]

@@ -47,6 +47,7 @@ def lipogram(
     style: StyleName = typer.Option(
         StyleName.SHORT, "--style", help="The paper's prompt (json), a short one, or none."
     ),
+    language: str = typer.Option("en", "--language", help="Of the words that the masked modes may write, such as fr."),
     recipe: Path | None = typer.Option(None, "--recipe", help="Run the experiment that this YAML file describes."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the experiment; a rerun continues there."),
     quick: bool = typer.Option(False, "--quick", help="The experiment with few topics and short stories."),
@@ -88,6 +89,7 @@ def lipogram(
         max_new_tokens=tokens,
         min_new_tokens=min(40, tokens),
         style=style.value,
+        language=language,
     )
     letters = "".join(sorted(forbidden_characters(forbid)))
     stories, _ = writer.write(chosen, forbidden, mode.value, seed=seed, letters=letters)
