@@ -28,7 +28,7 @@ from fada.models.trocr import TrOCRRecognizer
 from fada.models.whisper import WhisperRecognizer
 from training_lines import image_lines, sound_lines
 
-TINY = {"size": 16, "layers": 1, "heads": 2, "height": 16, "width": 64, "patch": (16, 8)}
+TINY = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "patch": (16, 8)}
 
 
 def tiny_trocr(**options: Any) -> TrOCRRecognizer:
@@ -142,6 +142,48 @@ def test_trocr_is_saved_with_its_tags_and_reads_the_same(tmp_path: Path) -> None
     assert (loaded.tagging, loaded.domains) == ("given", ("old", "new"))
     lines = image_lines(3)
     assert loaded.transcribe(lines, max_new_tokens=8) == recognizer.transcribe(lines, max_new_tokens=8)
+
+
+def test_a_new_trocr_looks_along_the_line_before_it_has_learnt_anything() -> None:
+    torch.manual_seed(0)
+    recognizer = TrOCRRecognizer.build_tiny(["abcd "])
+    model = recognizer.model.eval()
+    inputs = recognizer.collate(
+        [recognizer.prepare(line) for line in image_lines(2)], [recognizer.encode("abcd" * 8)] * 2
+    )
+    with torch.no_grad():
+        attention = model(**inputs, output_attentions=True).cross_attentions[0].mean((0, 1))[:, 1:]  # (text, columns)
+    assert attention.shape[1] == 128
+    looked_at = [float(attention[t, 2 * t - 3 : 2 * t + 6].sum()) for t in range(2, 30)]
+    assert np.mean(looked_at) > 0.5  # by chance it would be 0.07
+
+
+def test_strips_keep_their_proportions_are_padded_with_paper_and_squeezed_if_too_long() -> None:
+    recognizer = TrOCRRecognizer.build_tiny(["abcd "], **TINY)
+    short, long = (np.zeros((16, width), np.uint8) for width in (20, 200))
+    pixels = recognizer.collate([short, long])["pixel_values"]
+    assert pixels.shape == (2, 3, 16, 64)
+    assert (pixels[0, :, :, :20] == -4).all()  # ink
+    assert (pixels[0, :, :, 20:] == 0).all()
+    assert (pixels[1] == -4).all()
+    widths = [recognizer.prepare(line).shape for line in image_lines(4)]
+    assert {height for height, _ in widths} == {16}
+    assert len({width for _, width in widths}) > 1
+
+
+def test_all_beams_of_a_line_share_what_they_attend_to() -> None:
+    recognizer = tiny_trocr()
+    lines = image_lines(3)
+    inputs = recognizer.collate([recognizer.prepare(line) for line in lines])
+    found = recognizer.generate_batch(inputs, lines, num_beams=4, max_new_tokens=6)
+    prompts = torch.tensor([list(recognizer.prompt)] * 3)
+    options = {"num_beams": 4, "length_penalty": 0.0, "max_new_tokens": 6, "max_length": None, "do_sample": False}
+    plain = recognizer.model.generate(
+        **inputs, decoder_input_ids=prompts, return_dict_in_generate=True, output_scores=True, **options
+    )
+    torch.testing.assert_close(torch.tensor([reading.score for reading in found]), plain.sequences_scores)
+    texts = recognizer.tokenizer.batch_decode(plain.sequences[:, 1:], skip_special_tokens=True)
+    assert [reading.text for reading in found] == [text.strip() for text in texts]
 
 
 def test_guided_beams_score_what_eq_2_says() -> None:

@@ -19,10 +19,12 @@ import fada
 import test_models_seq2seq as models
 from fada.cli import app
 from fada.data.lines import Line, write_parquet
+from fada.models import registry
+from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs import Run
-from fada.training import TrainSettings, train
-from fada.training_data import LineDataset, WidthSampler, split_lines
-from training_lines import image_folder, image_lines, sound_folder
+from fada.training import FadaTrainer, TrainSettings, read_texts, score_texts, train
+from fada.training_data import EncodedDataset, LineDataset, WidthSampler, split_lines
+from training_lines import image_folder, image_lines, sound_folder, sound_lines
 
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 # Some virtual machines advertise matrix units (AMX) that they do not have: bfloat16 must do without them.
@@ -140,6 +142,43 @@ def test_resume_after_kill_gives_the_same_weights(
     assert losses(out) == losses(reference.folder)
 
 
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_an_interrupted_decoder_training_ends_with_the_same_weights(
+    kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "trocr":
+        settings = {"model": "trocr-tiny", "max_lines": 8}
+    else:
+        data = sound_folder(tmp_path / "data")
+        settings = {"model": str(models.whisper_folder(tmp_path / "whisper")), "max_seconds": 1, "freeze": "encoder"}
+    settings |= {"learning_rate": 0.01, "beam_size": 1}
+    run(data, tmp_path / "whole", **settings)
+
+    def interrupted(self: FadaTrainer, *args: Any, **kwargs: Any) -> Any:
+        if self.state.global_step == 3:
+            raise KeyboardInterrupt
+        return compute_loss(self, *args, **kwargs)
+
+    compute_loss = FadaTrainer.compute_loss
+    with monkeypatch.context() as patch:
+        patch.setattr(FadaTrainer, "compute_loss", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(data, tmp_path / "parts", **settings)
+    run(data, tmp_path / "parts", **settings, resume=True)
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_the_model_kept_is_that_of_the_best_epoch(tmp_path: Path) -> None:
+    data = image_folder(tmp_path / "data", train=8, validation=4, test=2)
+    settings = {"model": "trocr-tiny", "epochs": 4, "learning_rate": 0.02, "beam_size": 1, "warmup": 0.0}
+    finished = run(data, tmp_path / "run", **settings)
+    errors = [entry["validation"]["cer"] for entry in finished.metrics["history"]]
+    assert errors[-1] > min(errors)  # or the test would prove nothing
+    dataset = LineDataset(finished.recognizer, image_lines(4, 1, "validation"), ["old", "new"])
+    texts = read_texts(finished.recognizer, dataset)
+    assert score_texts(dataset.lines, texts, finished.targets, "sorted_w2")["cer"] == min(errors)
+
+
 def test_two_processes_learn_what_one_with_twice_the_batch_learns(data: Path, tmp_path: Path) -> None:
     run(data, tmp_path / "one", batch_size=8, learning_rate=0.003)
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={20000 + os.getpid() % 20000}"]
@@ -226,6 +265,11 @@ def test_bfloat16_trains(data: Path, tmp_path: Path) -> None:
     assert np.isfinite(losses(tmp_path / "run")).all()
 
 
+def test_an_adaptive_schedule_at_reduced_precision_is_refused(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(fada.FadaError, match="needs precision fp32"):
+        run(data, tmp_path / "run", lam_schedule="adaptive", precision="bf16")
+
+
 def test_a_loss_that_is_not_a_number_ends_with_advice(data: Path, tmp_path: Path) -> None:
     with pytest.raises(fada.FadaError, match=r"the loss is (nan|inf).*Lower learning_rate"):
         run(data, tmp_path / "run", learning_rate=1e30, warmup=0.0, epochs=5)
@@ -246,6 +290,136 @@ def test_a_character_missing_from_the_model_is_named(reference: Run, tmp_path: P
     write_parquet([*image_lines(6), Line("s", "abζ", "old", image=image_lines(1)[0].image)], data / "train.parquet")
     with pytest.raises(fada.FadaError, match=r"'ζ' \(U\+03B6\)"):
         run(data, tmp_path / "run", model=str(reference.folder), new_characters="fail")
+
+
+def broken_png(seed: int = 7) -> bytes:
+    image = image_lines(1, seed)[0].image
+    assert isinstance(image, bytes)
+    return image[: len(image) // 2]
+
+
+@pytest.mark.parametrize("model", ["crnn:tiny", "trocr-tiny"])
+def test_a_truncated_image_is_left_out_counted_and_named(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = image_folder(tmp_path / "data", train=8, validation=2, test=2)
+    for split in ("train", "test"):
+        broken = Line(f"broken-{split}", "abc", "old", image=broken_png(), source=f"{split} image 3")
+        write_parquet([*image_lines(4, prefix=split), broken], data / f"{split}.parquet")
+    finished = run(data, tmp_path / "run", model=model, epochs=1, beam_size=1)
+    assert finished.config["lines"] == {"train": 4, "validation": 2, "test": 4}
+    left_out = finished.config["left_out"]
+    assert {split: list(reasons) for split, reasons in left_out.items()} == {
+        "train": ["broken-train"],
+        "test": ["broken-test"],
+    }
+    assert "truncated" in left_out["train"]["broken-train"]
+    assert "1 train lines left out" in capsys.readouterr().err.replace("\n", " ")
+    assert "broken-test" not in finished.predictions["id"].to_pylist()
+
+
+def test_a_broken_sound_is_left_out_and_nothing_but_broken_ones_is_an_error(tmp_path: Path) -> None:
+    folder = models.whisper_folder(tmp_path / "whisper")
+    data = sound_folder(tmp_path / "data")
+    broken = [Line(f"broken{i}", "abc", "old", audio=b"RIFF....WAVE", source="talk.wav") for i in range(2)]
+    write_parquet([*sound_lines(4), *broken], data / "train.parquet")
+    settings = {"model": str(folder), "epochs": 1, "max_seconds": 1, "beam_size": 1}
+    assert list(run(data, tmp_path / "run", **settings).config["left_out"]["train"]) == ["broken0", "broken1"]
+    write_parquet(broken, data / "train.parquet")
+    write_parquet([line for line in sound_lines(4, 1) if line.domain == "old"], data / "validation.parquet")
+    with pytest.raises(fada.FadaError, match="none of the 2 training lines can be read"):
+        run(data, tmp_path / "none", **settings)
+
+
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_a_frozen_encoder_keeps_its_weights_and_is_run_once_per_line(kind: str, tmp_path: Path) -> None:
+    if kind == "trocr":
+        folder, data = models.trocr_folder(tmp_path / "model"), image_folder(tmp_path / "data", 8, 2, 2)
+    else:
+        folder, data = models.whisper_folder(tmp_path / "model"), sound_folder(tmp_path / "data")
+    settings = {"model": str(folder), "max_seconds": 1, "freeze": "encoder", "augment": 0, "beam_size": 1}
+    settings |= {"epochs": 1, "learning_rate": 0.01, "encoder_cache": tmp_path / "cache"}
+    finished = run(data, tmp_path / "run", **settings)
+    before = fada.load_recognizer(folder).model
+    trained = 0
+    for name, weight in finished.recognizer.model.named_parameters():
+        original = before.get_parameter(name)
+        if "encoder." in name.removeprefix("model.")[: len("encoder.")]:
+            assert torch.equal(weight[: len(original)], original[: len(weight)]), name
+        else:
+            trained += not torch.equal(weight, original[: len(weight)])
+    assert trained > 5
+    assert finished.config["settings"]["freeze"] == "encoder"
+    assert finished.config["model"]["trained"] < finished.config["model"]["parameters"]
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
+    assert len(files) == len([split for split, lines in finished.config["lines"].items() if lines])
+    run(data, tmp_path / "again", **settings, tagging="given")  # another decoder, the same encoder
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == files
+
+
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_the_loss_of_stored_encoder_outputs_is_that_of_the_lines_themselves(kind: str, tmp_path: Path) -> None:
+    folder = models.trocr_folder(tmp_path) if kind == "trocr" else models.whisper_folder(tmp_path)
+    lines = image_lines(6) if kind == "trocr" else sound_lines(6)
+    recognizer = registry.build(str(folder), ["abcd"], max_seconds=1)
+    assert isinstance(recognizer, Seq2SeqRecognizer)
+    losses, texts = [], []
+    for frozen, kinds in ((False, [LineDataset]), (True, [LineDataset, EncodedDataset])):
+        if frozen:
+            recognizer.freeze_encoder()
+        for dataset in [kind(recognizer, lines, ["old", "new"]) for kind in kinds]:
+            inputs = dataset.collate([dataset[i] for i in range(6)])
+            del inputs["domains"]
+            recognizer.model.eval()
+            losses.append(float(recognizer.task_loss(recognizer.model, inputs)[0].detach()))
+            texts.append(read_texts(recognizer, dataset, num_beams=2, max_new_tokens=8))
+    assert losses[1] == losses[0]
+    assert losses[2] == pytest.approx(losses[0], abs=2e-3)  # float16
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_only_models_with_a_decoder_have_an_encoder_to_freeze(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(fada.FadaError, match="freeze is 'encoder', but crnn:tiny has no decoder"):
+        run(data, tmp_path / "run", freeze="encoder")
+    with pytest.raises(fada.FadaError, match="beginnings is 1, but crnn:tiny has no decoder"):
+        run(data, tmp_path / "run", beginnings=1)
+
+
+def test_a_new_decoder_begins_with_the_beginnings_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    long = [Line(line.id, "abcd" * 15, line.domain, image=line.image) for line in image_lines(4)]
+    write_parquet(long, data / "train.parquet")
+    write_parquet(image_lines(2, prefix="other"), data / "validation.parquet")
+    lengths: list[int] = []
+    collate = LineDataset.collate
+
+    def watched(self: LineDataset, items: Any) -> dict[str, torch.Tensor]:
+        lengths.extend(len(item["labels"]) for item in items)
+        return collate(self, items)
+
+    monkeypatch.setattr(LineDataset, "collate", watched)
+    run(data, tmp_path / "run", model="trocr-tiny", epochs=3, beginnings=2, beam_size=1)
+    assert lengths == [24] * 4 + [48] * 4 + [62] * 4  # start, 60 characters, end
+
+
+def test_a_trial_uses_only_some_lines_of_each_split(data: Path, tmp_path: Path) -> None:
+    assert run(data, tmp_path / "run", epochs=1, max_lines=4).config["lines"] == {
+        "train": 4,
+        "validation": 4,
+        "test": 4,
+    }
+
+
+def test_the_history_tells_how_hard_both_terms_pull(reference: Run, data: Path, tmp_path: Path) -> None:
+    standard = run(data, tmp_path / "run", epochs=1, lam=1.0)
+    for history in (reference.metrics["history"], standard.metrics["history"]):
+        for entry in history:
+            pull = entry["pull"]
+            assert pull["batches"] >= 1
+            assert pull["alignment"] > 0
+            assert pull["task_gradient"] > pull["alignment_gradient"] > 0
+            assert -1 <= pull["cosine"] <= 1
 
 
 def test_a_full_disk_leaves_a_usable_run_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from rapidfuzz.distance import Levenshtein
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -31,19 +31,33 @@ from fada import distances
 from fada.alignment import Pool, Schedule
 from fada.data.augment import Augment
 from fada.data.lines import Line, LineSet, read_lines
+from fada.diagnostics import NAMES, named, pull
 from fada.distributed import summed, wait_for_all
+from fada.edits import score_lines
 from fada.errors import FadaError
 from fada.files import replacing, write_json
 from fada.models import registry
 from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging, best_path
+from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.progress import console, progress_bar
 from fada.runs import Run
 from fada.targets import TargetSet
 from fada.text import TextNormalizer
-from fada.training_data import LineDataset, Splits, WidthSampler, check_lines, split_lines
+from fada.training_data import (
+    EncodedDataset,
+    LineDataset,
+    Splits,
+    WidthSampler,
+    check_lines,
+    evenly,
+    split_lines,
+    tell_left_out,
+)
 
 CHECKPOINT_STATE = "fada_state.pt"
-_BALANCE_EVERY = 10  # steps between two measurements of the gradient norms
+_BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
+_FIRST_BEGINNING = 24  # tokens, doubled with every epoch
+_MEASURED_PER_EPOCH = 8  # steps of each epoch whose gradient norms are recorded
 
 
 class TrainSettings(BaseModel):
@@ -59,6 +73,9 @@ class TrainSettings(BaseModel):
     image_column: str | None = None
     audio_column: str | None = None
     validation_share: float = Field(0.1, gt=0, lt=1, description="Held out where the data have no validation split.")
+    max_lines: int | None = Field(
+        None, ge=1, description="Only so many lines of each split, evenly spaced: for trials."
+    )
     targets: str | None = Field(None, description="Target file; counted on the training text by default.")
     normalizer: dict[str, Any] = Field(default_factory=dict, description="Settings of the text normaliser.")
 
@@ -66,6 +83,10 @@ class TrainSettings(BaseModel):
     new_characters: Literal["fail", "add", "ignore"] = "add"
     max_seconds: float = Field(10.0, gt=0, le=30, description="Audio window of Whisper.")
     tagging: Tagging = "none"
+    freeze: Literal["none", "encoder"] = Field("none", description="`encoder`: train the decoder alone.")
+    encoder_cache: Path | None = Field(
+        None, description="Folder for what a frozen encoder makes of the lines, shared by runs; in memory by default."
+    )
 
     lam: float = Field(0.5, ge=0, le=1)
     distance: str = "sorted_w2"
@@ -75,6 +96,7 @@ class TrainSettings(BaseModel):
     lam_warmup: float = Field(5.0, ge=0, description="Epochs until alignment has its full weight (warmup).")
 
     epochs: int = Field(30, ge=1)
+    beginnings: int = Field(0, ge=0, description="Epochs in which a new decoder learns the beginnings of lines only.")
     patience: int = Field(4, ge=0, description="Epochs without a better validation CER before stopping; 0 never.")
     batch_size: int = Field(4, ge=1)
     accumulate: int = Field(1, ge=1, description="Batches per optimiser step.")
@@ -140,6 +162,10 @@ def _train(settings: TrainSettings) -> Run:
     checkpoint = _last_checkpoint(checkpoints) if settings.resume else None
     if not settings.resume and (out / "config.json").exists():
         raise FadaError(f"{out} already holds a run. Choose another folder, continue with --resume, or delete it.")
+    if settings.lam_schedule == "adaptive" and settings.precision != "fp32":
+        raise FadaError(
+            f"lam_schedule adaptive measures gradients, which needs precision fp32, not {settings.precision}."
+        )
     started = time.time()
     set_seed(settings.seed)
     splits = read_splits(settings)
@@ -155,20 +181,49 @@ def _train(settings: TrainSettings) -> Run:
         dropout=settings.dropout,
     )
     check_lines(splits, recognizer)
-    domains = targets.domains
-    train_set = LineDataset(recognizer, splits.train, domains, Augment(settings.augment, settings.seed))
-    validation_set = LineDataset(recognizer, splits.validation, domains)
-    trainer = FadaTrainer(settings, recognizer, targets, train_set, validation_set, checkpoints)
+    _prepare_decoder_training(settings, recognizer)
+    data = _datasets(settings, recognizer, splits, targets.domains)
+    trainer = FadaTrainer(settings, recognizer, targets, data["train"], data["validation"], checkpoints)
     if trainer.is_world_process_zero():
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / "config.json", _config(settings, splits, recognizer))
+        write_json(out / "config.json", _config(settings, splits, data, recognizer))
         targets.save(out / "targets.json")
     trainer.fit(checkpoint)
     if trainer.is_world_process_zero():
-        _report(settings, recognizer, targets, splits, trainer, time.time() - started)
+        _report(settings, recognizer, targets, data, trainer, time.time() - started)
         shutil.rmtree(checkpoints, ignore_errors=True)
     wait_for_all()
     return Run(out)
+
+
+def _prepare_decoder_training(settings: TrainSettings, recognizer: Recognizer) -> None:
+    asked = {"freeze": settings.freeze == "encoder", "beginnings": settings.beginnings > 0}
+    if isinstance(recognizer, Seq2SeqRecognizer):
+        if asked["freeze"]:
+            recognizer.freeze_encoder()
+    elif any(asked.values()):
+        name = next(name for name, value in asked.items() if value)
+        raise FadaError(
+            f"{name} is {getattr(settings, name)!r}, but {settings.model} has no decoder. "
+            "Use it with TrOCR and Whisper models, or leave it out."
+        )
+
+
+def _datasets(
+    settings: TrainSettings, recognizer: Recognizer, splits: Splits, domains: Sequence[str]
+) -> dict[str, LineDataset]:
+    """The lines of each split, prepared; what a frozen encoder makes of unvaried lines is computed once."""
+    varied = settings.augment > 0 and recognizer.modality == "image"
+    data: dict[str, LineDataset] = {}
+    for split in ("train", "validation", "test"):
+        lines = getattr(splits, split)
+        augment = Augment(settings.augment, settings.seed) if split == "train" else None
+        if isinstance(recognizer, Seq2SeqRecognizer) and recognizer.encoder_is_frozen and not (augment and varied):
+            data[split] = EncodedDataset(recognizer, lines, domains, settings.encoder_cache)
+        else:
+            data[split] = LineDataset(recognizer, lines, domains, augment)
+        tell_left_out(data[split], split)
+    return data
 
 
 def read_splits(settings: TrainSettings) -> Splits:
@@ -182,6 +237,8 @@ def read_splits(settings: TrainSettings) -> Splits:
         sources = getattr(settings, name)
         if sources is not None:
             parts[name] = _lines_with_text([read_lines(source, **columns) for source in sources])
+    if settings.max_lines is not None:
+        parts = {name: evenly(lines, settings.max_lines) for name, lines in parts.items()}
     return Splits(
         **parts,
         licence=next((source.licence for source in main if source.licence), None),
@@ -234,6 +291,7 @@ class FadaTrainer(Trainer):
         )
         self.history: list[dict[str, Any]] = []
         self.terms = np.zeros(4)  # sums over the epoch: total, task, alignment, steps
+        self.pulls = np.zeros(len(NAMES) + 1)  # sums over the measured steps of the epoch, and their number
         super().__init__(
             model=recognizer.model,
             args=_arguments(settings, checkpoints, recognizer),
@@ -284,9 +342,11 @@ class FadaTrainer(Trainer):
                 align.warm_up(epochs / max(self.settings.lam_warmup, 1e-9))
             loss = align(task, scores, extent, domains)
         alignment = align.last_alignment
-        measured = self.settings.lam_schedule == "adaptive" and self.state.global_step % _BALANCE_EVERY == 0
-        if measured and alignment is not None:
+        balanced = self.settings.lam_schedule == "adaptive" and self.state.global_step % _BALANCE_EVERY == 0
+        if balanced and alignment is not None:
             align.balance(task, alignment, outputs.logits)
+        if self._is_measured():
+            self._measure(task, alignment, outputs, inputs, domains)
         values = torch.stack([x.detach().float() for x in (loss, task, alignment if alignment is not None else task)])
         total, task_value, alignment_value = values.tolist()
         if not math.isfinite(total):
@@ -297,12 +357,31 @@ class FadaTrainer(Trainer):
         self.terms += (total, task_value, alignment_value if alignment is not None else 0.0, 1)
         return (loss, outputs) if return_outputs else loss
 
+    def _is_measured(self) -> bool:
+        steps = max(self.state.max_steps // self.settings.epochs, 1)
+        compiled = self.settings.compile  # a compiled network shows no path from its output to its loss
+        return not compiled and self.state.global_step % max(steps // _MEASURED_PER_EPOCH, 1) == 0
+
+    def _measure(
+        self, task: Tensor, alignment: Tensor | None, outputs: Any, inputs: dict[str, Tensor], domains: Tensor
+    ) -> None:
+        """Record how hard both terms pull on the network's output; at λ = 1, how hard alignment would."""
+        if self.settings.precision != "fp32":
+            return  # what comes back is a float32 copy of the outputs that the task loss was computed from
+        align = self.alignment_loss
+        if alignment is None:
+            alignment = align.alignment(*self.recognizer.alignment_inputs(outputs, inputs), domains)
+        if torch.is_grad_enabled() and alignment.requires_grad:
+            self.pulls[:-1] += pull(task, alignment, outputs.logits, align.scale).cpu().numpy()
+            self.pulls[-1] += 1
+
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Validation CER overall and per domain, and the distance of what is written from the targets."""
         lines = self.validation_set.lines
         texts = read_texts(self.recognizer, self.validation_set)
         scores = score_texts(lines, texts, self.targets, self.settings.distance)
         total, task, alignment, steps = summed(torch.from_numpy(self.terms.copy())).tolist()
+        *pulls, measured = summed(torch.from_numpy(self.pulls.copy())).tolist()
         entry = {
             "epoch": round(self.state.epoch or 0),
             "loss": total / max(steps, 1),
@@ -310,10 +389,11 @@ class FadaTrainer(Trainer):
             "alignment_loss": alignment / max(steps, 1),
             "lam": self.alignment_loss.lam,
             "learning_rate": self._get_learning_rate(),
+            **({"pull": named(pulls, measured)} if measured else {}),
             "validation": scores,
         }
         self.history.append(entry)
-        self.terms[:] = 0
+        self.terms[:] = self.pulls[:] = 0
         if self.is_world_process_zero():
             write_json(self.settings.out / "metrics.json", {"history": self.history})
         metrics = {"eval_cer": scores["cer"], "eval_wer": scores["wer"], "eval_distance": scores["distance"]}
@@ -334,6 +414,7 @@ class FadaTrainer(Trainer):
             own = {
                 "history": self.history,
                 "terms": torch.from_numpy(self.terms),
+                "pulls": torch.from_numpy(self.pulls),
                 "alignment": self.alignment_loss.state_dict(),
                 "lam": self.alignment_loss.lam,
             }
@@ -344,8 +425,21 @@ class FadaTrainer(Trainer):
         own = torch.load(checkpoint / CHECKPOINT_STATE, weights_only=True)
         self.history = own["history"]
         self.terms = own["terms"].numpy()
+        self.pulls = own["pulls"].numpy() if "pulls" in own else self.pulls
         self.alignment_loss.load_state_dict(own["alignment"])
         self.alignment_loss.lam = own["lam"]
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        self._load_weights(resume_from_checkpoint)
+
+    def _load_best_model(self) -> None:
+        self._load_weights(str(self.state.best_model_checkpoint))
+
+    def _load_weights(self, checkpoint: str) -> None:
+        # Not the file as it is: some weights (those of ViT) have other names there than in the network, and the
+        # Trainer would leave them as they are.
+        stored = type(self.recognizer.model).from_pretrained(checkpoint, dtype=torch.float32)
+        self.recognizer.model.load_state_dict(stored.state_dict())
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         self.recognizer.save_pretrained(output_dir or str(self.args.output_dir))
@@ -361,6 +455,8 @@ class _Epochs(TrainerCallback):
         dataset = self.trainer.train_dataset
         assert isinstance(dataset, LineDataset)
         dataset.epoch = int((state.epoch or 0) + 1e-6)
+        early = dataset.epoch < self.trainer.settings.beginnings
+        dataset.beginning = _FIRST_BEGINNING * 2**dataset.epoch if early else None
         if not state.epoch or not _within_epoch(state):
             self.trainer.alignment_loss.start_epoch()
 
@@ -482,12 +578,12 @@ def _last_checkpoint(folder: Path) -> Path | None:
     return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
 
 
-def read_texts(recognizer: Recognizer, dataset: LineDataset, batch_size: int = 8) -> list[str]:
-    """Best-path (CTC) or greedy (decoders) texts of a data set, in its order."""
+def read_texts(recognizer: Recognizer, dataset: LineDataset, batch_size: int = 8, **options: Any) -> list[str]:
+    """Best-path (CTC) or greedy (decoders, unless `options` of theirs say otherwise) texts, in the lines' order."""
     texts = [""] * len(dataset)
     for chosen, inputs in dataset.batches(batch_size):
         lines = [dataset.lines[i] for i in chosen]
-        for i, text in zip(chosen, recognizer.read(inputs, lines), strict=True):
+        for i, text in zip(chosen, recognizer.read(inputs, lines, **options), strict=True):
             texts[i] = text
     return texts
 
@@ -495,33 +591,32 @@ def read_texts(recognizer: Recognizer, dataset: LineDataset, batch_size: int = 8
 def score_texts(lines: Sequence[Line], texts: Sequence[str], targets: TargetSet, distance: str) -> dict[str, Any]:
     """CER and WER in percent (micro), overall and per domain, and the mean distance of a line from its target."""
     measure = distances.get(distance)
-    far = [
-        float(measure(target.vector_of(text), target.frequencies))
-        for line, text in zip(lines, texts, strict=True)
-        for target in [targets[str(line.domain)].covering(targets.normalizer(text))]
-    ]
-    domains = [str(line.domain) for line in lines]
-    pairs = [(str(line.text).strip(), text.strip()) for line, text in zip(lines, texts, strict=True)]
+    far = np.array(
+        [
+            float(measure(target.vector_of(text), target.frequencies))
+            for line, text in zip(lines, texts, strict=True)
+            for target in [targets[str(line.domain)].covering(targets.normalizer(text))]
+        ]
+    )
+    domains = np.array([str(line.domain) for line in lines])
+    scores = score_lines([str(line.text) for line in lines], texts)
 
-    def rates(chosen: list[int]) -> dict[str, float]:
-        edits = sum(Levenshtein.distance(*pairs[i]) for i in chosen)
-        word_edits = sum(Levenshtein.distance(pairs[i][0].split(), pairs[i][1].split()) for i in chosen)
+    def rates(chosen: NDArray[np.bool_]) -> dict[str, float]:
         return {
-            "cer": 100 * edits / max(sum(len(pairs[i][0]) for i in chosen), 1),
-            "wer": 100 * word_edits / max(sum(len(pairs[i][0].split()) for i in chosen), 1),
-            "distance": float(np.mean([far[i] for i in chosen])) if chosen else 0.0,
+            "cer": 100 * float(scores.edits[chosen].sum() / max(scores.characters[chosen].sum(), 1)),
+            "wer": 100 * float(scores.word_edits[chosen].sum() / max(scores.words[chosen].sum(), 1)),
+            "distance": float(far[chosen].mean()) if chosen.any() else 0.0,
         }
 
-    everything = rates(list(range(len(pairs))))
-    per_domain = {d: rates([i for i, x in enumerate(domains) if x == d]) for d in sorted(set(domains))}
-    return {**everything, "per_domain": per_domain}
+    per_domain = {domain: rates(domains == domain) for domain in sorted(set(domains.tolist()))}
+    return {**rates(np.ones(len(domains), bool)), "per_domain": per_domain}
 
 
 def _report(
     settings: TrainSettings,
     recognizer: Recognizer,
     targets: TargetSet,
-    splits: Splits,
+    data: Mapping[str, LineDataset],
     trainer: FadaTrainer,
     seconds: float,
 ) -> None:
@@ -531,16 +626,17 @@ def _report(
 
     out = settings.out
     recognizer.save_pretrained(out / "model")
-    lines = splits.test or splits.validation
+    reported = "test" if data["test"].lines else "validation"
+    lines = data[reported].lines
     systems: dict[str, list[str]] = {}
     log_probs: dict[str, list[float]] = {}
     if isinstance(recognizer, CTCRecognizer):
         from fada.decoding.ctc import CTCBeamDecoder
 
-        for split, part in (("validation", splits.validation), ("test", splits.test)):
-            if part:
+        for split in ("validation", "test"):
+            if data[split].lines:
                 (out / "emissions").mkdir(exist_ok=True)
-                recognizer.emit(part).save(out / "emissions" / f"{split}.npz")
+                recognizer.emit(data[split].lines).save(out / "emissions" / f"{split}.npz")
         emissions = recognizer.emit(lines)
         systems["greedy"] = [best_path(scores, recognizer.symbols, recognizer.blank) for scores in emissions.log_probs]
         decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=settings.beam_size)
@@ -548,9 +644,10 @@ def _report(
         systems[f"beam{settings.beam_size}"] = [hypothesis.text for hypothesis in best]
         log_probs[f"beam{settings.beam_size}"] = [float(hypothesis.log_prob) for hypothesis in best]
     else:
-        systems["greedy"] = recognizer.transcribe(lines)
+        systems["greedy"] = read_texts(recognizer, data[reported])
         if settings.beam_size > 1:
-            systems[f"beam{settings.beam_size}"] = recognizer.transcribe(lines, num_beams=settings.beam_size)
+            beams = read_texts(recognizer, data[reported], num_beams=settings.beam_size)
+            systems[f"beam{settings.beam_size}"] = beams
     rows = []
     for system, texts in systems.items():
         scores = log_probs.get(system, [math.nan] * len(texts))
@@ -578,14 +675,18 @@ def _report(
         {
             "history": trainer.history,
             "best_epoch": best_epoch["epoch"],
-            "test" if splits.test else "validation": final,
+            reported: final,
             "parameters": sum(p.numel() for p in recognizer.model.parameters()),
             "seconds": round(seconds, 1),
         },
     )
 
 
-def _config(settings: TrainSettings, splits: Splits, recognizer: Recognizer) -> dict[str, Any]:
+def _config(
+    settings: TrainSettings, splits: Splits, data: Mapping[str, LineDataset], recognizer: Recognizer
+) -> dict[str, Any]:
+    parameters = list(recognizer.model.parameters())
+    left_out = {split: part.left_out for split, part in data.items() if part.left_out}
     return {
         "settings": settings.model_dump(mode="json", exclude={"resume"}),
         "fada_version": fada.__version__,
@@ -593,8 +694,13 @@ def _config(settings: TrainSettings, splits: Splits, recognizer: Recognizer) -> 
         "data": settings.data,
         "licence": splits.licence,
         "citation": splits.citation,
-        "lines": {"train": len(splits.train), "validation": len(splits.validation), "test": len(splits.test)},
-        "model": {"kind": recognizer.kind, "parameters": sum(p.numel() for p in recognizer.model.parameters())},
+        "lines": {split: len(part) for split, part in data.items()},
+        **({"left_out": left_out} if left_out else {}),
+        "model": {
+            "kind": recognizer.kind,
+            "parameters": sum(p.numel() for p in parameters),
+            "trained": sum(p.numel() for p in parameters if p.requires_grad),
+        },
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "machine": {"system": platform.system(), "processor": platform.machine(), "threads": torch.get_num_threads()},
     }

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from torch.utils.data import Dataset, Sampler
 from fada.data.augment import Augment
 from fada.data.lines import Line
 from fada.errors import FadaError
+from fada.files import replacing
 from fada.models.recognizer import Recognizer
-from fada.progress import track
+from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine
+from fada.progress import console, track
 
 SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation"}
 SPLITS |= {"dev": "validation", "test": "test", "testing": "test"}
@@ -58,6 +61,13 @@ def split_lines(lines: Iterable[Line], validation_share: float, seed: int) -> di
     return parts
 
 
+def evenly(lines: Sequence[Line], count: int) -> list[Line]:
+    """At most `count` of the lines, evenly spaced."""
+    if count >= len(lines):
+        return list(lines)
+    return [lines[i] for i in np.linspace(0, len(lines) - 1, count).round().astype(int)]
+
+
 def check_lines(splits: Splits, recognizer: Recognizer | None = None) -> None:
     """Refuse what cannot be trained on, before any time is spent: each case with what to do."""
     if not splits.train:
@@ -85,6 +95,8 @@ def check_lines(splits: Splits, recognizer: Recognizer | None = None) -> None:
 class LineDataset(Dataset[dict[str, Any]]):
     """Prepared lines with labels; augmentation is a function of seed, epoch and index alone.
 
+    A line whose image or sound cannot be read is left out; `left_out` has its id and the reason.
+
     Args:
         recognizer: prepares and encodes.
         lines: with text.
@@ -101,12 +113,31 @@ class LineDataset(Dataset[dict[str, Any]]):
         augment: Augment | None = None,
         cache_bytes: int = 2 * 2**30,
     ) -> None:
-        self.recognizer, self.lines, self.augment = recognizer, lines, augment
+        self.recognizer, self.augment = recognizer, augment
         self.epoch = 0
+        self.beginning: int | None = None
+        """Only so many tokens of each line are to be learnt, for decoders; None: the whole line."""
+        self.lines: list[Line] = []
+        self.left_out: dict[str, str] = {}
         self._domain_index = {domain: i for i, domain in enumerate(domains)}
         self._cache: dict[int, np.ndarray] = {}
         self._cache_left = cache_bytes
-        self.sizes = np.array([self.array(i).shape[-1] for i in track(range(len(lines)), "preparing lines")])
+        widths = [width for line in track(lines, "preparing lines") if (width := self._add(line)) is not None]
+        if len(set(widths)) == 1:  # of one size for the network: what differs is the text
+            widths = [len(recognizer.encode(str(line.text), line.domain)) for line in self.lines]
+        self.sizes = np.array(widths)
+
+    def _add(self, line: Line) -> int | None:
+        """Take a line in and tell its width; None if it cannot be read."""
+        self.lines.append(line)
+        try:
+            return self.array(len(self.lines) - 1).shape[-1]
+        except UnfitLine:
+            raise
+        except FadaError as error:
+            self.lines.pop()
+            self.left_out[line.id] = str(error)
+            return None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -116,7 +147,7 @@ class LineDataset(Dataset[dict[str, Any]]):
         if self.augment is not None:
             array = self.recognizer.augmented(array, self.augment, self.epoch, index)
         line = self.lines[index]
-        labels = self.recognizer.encode(str(line.text), line.domain)
+        labels = self.recognizer.encode(str(line.text), line.domain)[: self.beginning]
         return {"array": array, "labels": labels, "domain": self._domain_index[str(line.domain)]}
 
     def array(self, index: int) -> np.ndarray:
@@ -129,9 +160,13 @@ class LineDataset(Dataset[dict[str, Any]]):
             self._cache[index] = array
         return array
 
+    def inputs(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Network input of a batch."""
+        return self.recognizer.collate(arrays, labels)
+
     def collate(self, items: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """Network input plus `domains`, the index of each line's domain."""
-        inputs = self.recognizer.collate([item["array"] for item in items], [item["labels"] for item in items])
+        inputs = self.inputs([item["array"] for item in items], [item["labels"] for item in items])
         return {**inputs, "domains": torch.tensor([item["domain"] for item in items])}
 
     def batches(self, batch_size: int) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
@@ -139,8 +174,83 @@ class LineDataset(Dataset[dict[str, Any]]):
         order = np.argsort(-self.sizes, kind="stable")
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size].tolist()
-            inputs = self.recognizer.collate([self.array(i) for i in chosen])
-            yield chosen, self.recognizer.to_device(inputs)
+            yield chosen, self.recognizer.to_device(self.inputs([self.array(i) for i in chosen]))
+
+
+class EncodedDataset(LineDataset):
+    """Lines as the output of an encoder that does not change: it is run once for each line, not once an epoch.
+
+    Args:
+        recognizer: with an encoder and a decoder.
+        lines, domains: as in :class:`LineDataset`.
+        folder: keeps the states in a file that runs with the same encoder and the same lines share; None: in memory.
+        dtype: float16 halves the space; what it rounds is far below what the decoder notices.
+    """
+
+    recognizer: Seq2SeqRecognizer
+
+    def __init__(
+        self,
+        recognizer: Seq2SeqRecognizer,
+        lines: Sequence[Line],
+        domains: Sequence[str],
+        folder: Path | None = None,
+        dtype: type[np.floating[Any]] = np.float16,
+        batch_size: int = 8,
+    ) -> None:
+        self.states: np.ndarray | None = None
+        super().__init__(recognizer, lines, domains)
+        if folder is None or not self.lines:
+            self.states = self._encoded(batch_size, dtype)
+        else:
+            path = folder / f"{self._fingerprint(dtype)}.npy"
+            if not path.exists():
+                with replacing(path) as temporary, temporary.open("wb") as stream:
+                    np.save(stream, self._encoded(batch_size, dtype))
+            self.states = np.load(path, mmap_mode="r")
+        self._cache.clear()
+
+    def array(self, index: int) -> np.ndarray:
+        """(positions, size): what the encoder makes of the line."""
+        return super().array(index) if self.states is None else self.states[index]
+
+    def inputs(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Network input of a batch, the encoder's output instead of what it would see."""
+        return super().inputs(arrays, labels) if self.states is None else self.recognizer.collate_states(arrays, labels)
+
+    def _encoded(self, batch_size: int, dtype: type[np.floating[Any]]) -> np.ndarray:
+        """(lines, positions, size)."""
+        self.recognizer.model.eval()
+        states = np.empty(0, dtype)
+        with torch.inference_mode():
+            for start in track(range(0, len(self), batch_size), "running the encoder"):
+                chosen = range(start, min(start + batch_size, len(self)))
+                inputs = self.recognizer.to_device(self.inputs([self.array(i) for i in chosen]))
+                found = self.recognizer.encoder_states(inputs).float().cpu().numpy()
+                if not start:
+                    states = np.empty((len(self), *found.shape[1:]), dtype)
+                states[start : chosen.stop] = found
+        return states
+
+    def _fingerprint(self, dtype: type[np.floating[Any]]) -> str:
+        """Changes with the encoder's weights and with the lines."""
+        digest = hashlib.blake2b(np.dtype(dtype).str.encode(), digest_size=12)
+        for name, weight in self.recognizer.model.get_encoder().state_dict().items():
+            digest.update(name.encode())
+            digest.update(weight.detach().cpu().contiguous().numpy().data)
+        for index in range(len(self)):
+            digest.update(np.ascontiguousarray(self.array(index)).data)
+        return digest.hexdigest()
+
+
+def tell_left_out(dataset: LineDataset, split: str) -> None:
+    """Print what could not be read; nothing left to train on is an error."""
+    if not dataset.left_out:
+        return
+    told = "; ".join(list(dataset.left_out.values())[:3])
+    if not dataset.lines and split == "train":
+        raise FadaError(f"none of the {len(dataset.left_out)} training lines can be read, such as: {told}")
+    console.print(f"{len(dataset.left_out)} {split} lines left out, such as: {told}", highlight=False, markup=False)
 
 
 class WidthSampler(Sampler[int]):

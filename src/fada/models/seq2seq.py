@@ -3,12 +3,14 @@
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor
-from transformers import AddedToken, PreTrainedModel
+from transformers import AddedToken, DynamicCache, EncoderDecoderCache, PreTrainedModel
 from transformers.generation import GenerationMixin, LogitsProcessorList
+from transformers.modeling_outputs import BaseModelOutput
 
 from fada.alignment import AlignmentLoss
 from fada.data.lines import Line
@@ -18,6 +20,13 @@ from fada.targets import CharDistribution, TargetSet
 from fada.tokens import TokenTable
 
 NewCharacters = Literal["fail", "add", "ignore"]
+
+STATES = "encoder_states"
+"""The network input that stands for the encoder's, where its output is known already: (batch, positions, size)."""
+
+
+class UnfitLine(FadaError):  # noqa: N818 - the line is at fault, not the program
+    """A line that can be read, but not with these settings: something to decide, not to pass over."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +47,14 @@ class Seq2SeqRecognizer(Recognizer):
     Attributes:
         tokenizer: of the decoder.
         prompt: token ids that precede every text.
+        encoder_is_frozen: whether training leaves the encoder as it is.
     """
 
     kind = "seq2seq"
     model: Any
     tokenizer: Any
     prompt: tuple[int, ...]
+    encoder_is_frozen = False
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """The whole decoder sequence: prompt, tag, text, end."""
@@ -59,6 +70,41 @@ class Seq2SeqRecognizer(Recognizer):
         inputs = padded_labels([sequence[:-1] for sequence in sequences])
         return {"decoder_input_ids": inputs.masked_fill(inputs == IGNORED, padding), "labels": padded_labels(labels)}
 
+    def freeze_encoder(self) -> None:
+        """Train the decoder alone. The encoder's dropout is off from now on, so that its output is always the same."""
+        self.model.get_encoder().requires_grad_(False)
+        self.encoder_is_frozen = True
+
+    def encoder_states(self, inputs: dict[str, Tensor]) -> Tensor:
+        """(batch, positions, size): what the decoder attends to."""
+        if STATES in inputs:
+            return inputs[STATES].to(self.model.dtype)
+        encoder = self.model.get_encoder()
+        if not self.encoder_is_frozen:
+            return encoder(inputs[self.model.main_input_name]).last_hidden_state
+        with torch.no_grad():
+            return encoder.eval()(inputs[self.model.main_input_name]).last_hidden_state
+
+    def _encoder_outputs(self, inputs: dict[str, Tensor]) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=cast(Any, self.encoder_states(inputs)))
+
+    def collate_states(
+        self, states: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None
+    ) -> dict[str, Tensor]:
+        """Like :meth:`collate`, of lines whose encoder output (positions, size) is known."""
+        inputs = {STATES: torch.from_numpy(np.stack(states))}
+        return inputs if labels is None else {**inputs, **self.decoder_batch(labels)}
+
+    def task_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> tuple[Tensor, Any]:
+        """Cross-entropy; a frozen encoder is run without gradients, or not at all."""
+        if not self.encoder_is_frozen:
+            return super().task_loss(model, inputs)
+        outputs = model(
+            encoder_outputs=self._encoder_outputs(inputs),
+            **{name: inputs[name] for name in ("decoder_input_ids", "labels")},
+        )
+        return outputs.loss, outputs
+
     def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
         """Summed token probabilities."""
         return AlignmentLoss.for_tokens(targets, self.tokenizer, self._output_size, **options)
@@ -67,9 +113,9 @@ class Seq2SeqRecognizer(Recognizer):
         """Logits and labels."""
         return outputs.logits, inputs["labels"]
 
-    def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
-        """Greedy."""
-        return [reading.text for reading in self._generate(inputs, lines)]
+    def read(self, inputs: dict[str, Tensor], lines: Sequence[Line], **options: Any) -> list[str]:
+        """Greedy; `options` are those of :meth:`generate`."""
+        return [reading.text for reading in self.generate_batch(inputs, lines, **options)]
 
     def transcribe(
         self, lines: Iterable[Line], *, batch_size: int = 8, targets: TargetSet | None = None, **options: Any
@@ -81,7 +127,7 @@ class Seq2SeqRecognizer(Recognizer):
         texts = []
         for batch, inputs in self.batches(lines, batch_size):
             wanted = None if targets is None else [targets[str(line.domain)] for line in batch]
-            texts += [reading.text for reading in self._generate(inputs, batch, targets=wanted, **options)]
+            texts += [reading.text for reading in self.generate_batch(inputs, batch, targets=wanted, **options)]
         return texts
 
     def generate(self, lines: Sequence[Line], **options: Any) -> list[Reading]:
@@ -93,9 +139,9 @@ class Seq2SeqRecognizer(Recognizer):
                 `num_beams`, `max_new_tokens`.
         """
         inputs = self.to_device(self.collate([self.prepare(line) for line in lines]))
-        return self._generate(inputs, lines, **options)
+        return self.generate_batch(inputs, lines, **options)
 
-    def _generate(
+    def generate_batch(
         self,
         inputs: dict[str, Tensor],
         lines: Sequence[Line],
@@ -107,6 +153,7 @@ class Seq2SeqRecognizer(Recognizer):
         num_beams: int = 1,
         max_new_tokens: int = 200,
     ) -> list[Reading]:
+        """Read lines whose network input is there; see :meth:`generate`."""
         self.model.eval()
         prompts = torch.tensor(
             [[*self.prompt, *(self._tag(line.domain) if self.tagging == "given" else ())] for line in lines],
@@ -118,15 +165,26 @@ class Seq2SeqRecognizer(Recognizer):
             from fada.decoding.generate import GuidedLogitsProcessor
 
             guide = GuidedLogitsProcessor(
-                self.tokenizer, targets, lam=lam, distance=distance, scale=scale, prompt_length=given
+                self.tokenizer,
+                targets,
+                lam=lam,
+                distance=distance,
+                scale=scale,
+                prompt_length=given,
+                keep=2 * num_beams,  # with one end token, all that the search looks at
             )
         with torch.inference_mode():
+            states = self._encoder_outputs(inputs)
+            heard = {"attention_mask": states[0].new_ones(states[0].shape[:2])} if self.modality == "audio" else {}
             # Not the model's own method: Whisper's splits long recordings, which lines are not.
             generate: Any = GenerationMixin.generate
             found = generate(
                 self.model,
-                **inputs,
+                encoder_outputs=states,
+                **heard,  # all of it, silence too; without a mask `generate` would guess one
                 decoder_input_ids=prompts,
+                decoder_attention_mask=torch.ones_like(prompts),
+                past_key_values=self._attended(states, prompts, num_beams),
                 num_beams=num_beams,
                 do_sample=False,
                 **({"length_penalty": 0.0} if num_beams > 1 else {}),
@@ -150,6 +208,16 @@ class Seq2SeqRecognizer(Recognizer):
             log_prob = (total + penalty) / weight if num_beams > 1 else total
             readings.append(Reading(text, weight * log_prob - penalty, log_prob, distance_found))
         return readings
+
+    def _attended(self, states: BaseModelOutput, prompts: Tensor, num_beams: int) -> EncoderDecoderCache | None:
+        """Keys and values of the encoder's output, computed once for all beams of a line; None: not with this model."""
+        first = self.model(encoder_outputs=states, decoder_input_ids=prompts[:, :1], use_cache=True).past_key_values
+        if not isinstance(first, EncoderDecoderCache):
+            return None
+        attended: Any = first.cross_attention_cache
+        for layer in attended.layers if num_beams > 1 else ():
+            layer.keys, layer.values = (x.repeat_interleave(num_beams, 0) for x in (layer.keys, layer.values))
+        return _SharedAttention(DynamicCache(), attended)
 
     def _log_probs(self, logits: Sequence[Tensor], written: Tensor) -> list[float]:
         """Sum of the log-probabilities of greedily written tokens up to the end token."""
@@ -193,6 +261,13 @@ class Seq2SeqRecognizer(Recognizer):
     @property
     def _output_size(self) -> int:
         return int(self.model.config.get_text_config(decoder=True).vocab_size)
+
+
+class _SharedAttention(EncoderDecoderCache):
+    """All beams of a line attend to the same encoder output: when beams change places, it need not be moved."""
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        self.self_attention_cache.reorder_cache(beam_idx)
 
 
 def missing_characters(tokenizer: Any, texts: Iterable[str]) -> list[str]:

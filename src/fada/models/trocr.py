@@ -1,11 +1,13 @@
 """TrOCR: any `VisionEncoderDecoderModel`, and a tiny one to build from scratch with a tokenizer of characters."""
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from transformers import (
     AutoImageProcessor,
@@ -21,10 +23,23 @@ from transformers import (
 )
 
 from fada.data.lines import Line
+from fada.models.line_image import straighten
 from fada.models.recognizer import Tagging, characters_of
 from fada.models.seq2seq import NewCharacters, Seq2SeqRecognizer, add_characters
 
-TINY: dict[str, Any] = {"height": 32, "width": 512, "patch": (16, 8), "size": 128, "layers": 2, "heads": 4}
+TINY: dict[str, Any] = {
+    "height": 40,
+    "width": 640,
+    "patch": (40, 5),  # a patch is a column of the line: what follows in the text follows in the sequence
+    "size": 128,
+    "layers": (4, 2),  # encoder, decoder
+    "heads": 4,
+}
+"""Shape of `trocr-tiny`: a million parameters, lines as level strips of 128 columns."""
+_STRIP_ASPECT = 0.6
+_COLUMNS_PER_CHARACTER = 2.0  # of a strip, on average: where the decoder looks first
+_SHARPNESS = 2.0  # of that look: about six columns at first
+_COLUMN_WAVES = 0.3  # size of the positions of columns: somewhat less than what the patches themselves bring
 
 
 class TrOCRRecognizer(Seq2SeqRecognizer):
@@ -37,8 +52,10 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         tokenizer: PreTrainedTokenizerBase,
         tagging: Tagging = "none",
         domains: Sequence[str] = (),
+        strips: bool = False,
     ) -> None:
         self.model, self.image_processor, self.tokenizer = model, image_processor, tokenizer
+        self.strips = strips
         self.tagging, self.domains = tagging, tuple(domains)
         self.prompt = (_first(model.config.decoder_start_token_id, tokenizer.bos_token_id, tokenizer.cls_token_id),)
         model.generation_config.eos_token_id = _first(model.generation_config.eos_token_id, tokenizer.eos_token_id)
@@ -62,6 +79,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             AutoTokenizer.from_pretrained(name),
             saved.get("tagging", "none"),
             saved.get("domains", ()),
+            saved.get("strips", False),
         )
         add_characters(model, recognizer.tokenizer, texts, new_characters)
         if tagging is not None:
@@ -72,12 +90,17 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
     def build_tiny(
         cls, texts: Iterable[str], domains: Sequence[str] = (), tagging: Tagging = "none", **shape: Any
     ) -> "TrOCRRecognizer":
-        """A new small model (under a million parameters) whose tokens are the characters of `texts`."""
+        """A new small model whose tokens are the characters of `texts`; `shape` changes :data:`TINY`.
+
+        A vision transformer that starts from nothing needs long to find out that text runs along the line. Three things
+        tell it: lines are level strips with the proportions they have, padded at the end; a patch is a whole column;
+        and cross-attention starts along the diagonal (:func:`look_along_the_line`).
+        """
         shape = {**TINY, **shape}
         tokenizer = character_tokenizer(characters_of(texts))
         encoder = ViTConfig(
             hidden_size=shape["size"],
-            num_hidden_layers=shape["layers"],
+            num_hidden_layers=shape["layers"][0],
             num_attention_heads=shape["heads"],
             intermediate_size=2 * shape["size"],
             image_size=(shape["height"], shape["width"]),
@@ -88,7 +111,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             vocab_size=len(tokenizer),
             d_model=shape["size"],
             cross_attention_hidden_size=shape["size"],
-            decoder_layers=shape["layers"],
+            decoder_layers=shape["layers"][1],
             decoder_attention_heads=shape["heads"],
             decoder_ffn_dim=2 * shape["size"],
             max_position_embeddings=256,
@@ -109,16 +132,22 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             pad_token_id=tokenizer.pad_token_id,
         )
         size = {"height": shape["height"], "width": shape["width"]}
-        recognizer = cls(model, ViTImageProcessor(size=size), tokenizer)
+        look_along_the_line(model)
+        # Paper is 0 and ink is not: an empty column says nothing.
+        processor = ViTImageProcessor(size=size, image_mean=[1.0] * 3, image_std=[0.25] * 3)
+        recognizer = cls(model, processor, tokenizer, strips=True)
         recognizer.add_tags(domains, tagging)
         return recognizer
 
     def prepare(self, line: Line) -> np.ndarray:
-        """(height, width) uint8: the grey line; the model's own preprocessing follows, after augmentation."""
-        return np.asarray(line.load_image())
+        """(height, width) uint8: the grey line, or a level strip; the model's own preprocessing follows."""
+        grey = np.asarray(line.load_image())
+        return straighten(grey, self.image_processor.size["height"], _STRIP_ASPECT) if self.strips else grey
 
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Pixels as the model's image processor makes them, and the decoder's side."""
+        if self.strips:
+            arrays = [_padded(array, self.image_processor.size["width"]) for array in arrays]
         images = [np.repeat(array[..., None], 3, axis=2) for array in arrays]
         pixels = self.image_processor(images, return_tensors="np", input_data_format="channels_last")["pixel_values"]
         inputs = {"pixel_values": torch.from_numpy(np.asarray(pixels))}
@@ -126,10 +155,45 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write model, image processor and tokenizer."""
-        self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains)}
+        self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains), "strips": self.strips}
         self.model.save_pretrained(folder)
         self.image_processor.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def look_along_the_line(model: Any) -> None:
+    """Start cross-attention along the diagonal: the nth character is sought where nth characters are on average.
+
+    Positions of columns and of characters become waves over the same lengths, and every cross-attention begins by
+    comparing them. All of it goes on learning. `model` is a new ViT with a TrOCR decoder of the same size.
+    """
+    decoder = model.decoder.model.decoder
+    columns = model.encoder.embeddings.position_embeddings  # (1, 1 + columns, size); the first is no column
+    characters = decoder.embed_positions.weight  # (2 + characters, size); the first two are never used
+    heads, size = decoder.layers[0].encoder_attn.num_heads, columns.shape[-1]
+    with torch.no_grad():
+        along = model.config.encoder.image_size[1] // model.config.encoder.patch_size[1]
+        columns[0, 1:] = _COLUMN_WAVES * _waves(torch.arange(columns.shape[1] - 1) % along, size, heads)
+        # The first character is written at the second position: the start token comes before it.
+        where = (torch.arange(len(characters) - 2) + 0.5) * _COLUMNS_PER_CHARACTER
+        characters[2:] = model.config.decoder.init_std * _waves(where, size, heads)  # as large as the tokens
+        for layer in decoder.layers:
+            for projection in (layer.encoder_attn.q_proj, layer.encoder_attn.k_proj):
+                projection.weight += _SHARPNESS * torch.eye(size)
+
+
+def _waves(positions: Tensor, size: int, heads: int) -> Tensor:
+    """(positions, size), mean square 1: sine and cosine over lengths from 6 to 600, all of them in every head."""
+    lengths = torch.logspace(math.log10(6), math.log10(600), size // heads // 2)
+    angles = 2 * math.pi * positions[:, None] / lengths
+    return math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], -1).repeat(1, heads)
+
+
+def _padded(strip: np.ndarray, width: int) -> np.ndarray:
+    """The strip with white at its end, or squeezed if it is too long."""
+    if strip.shape[1] > width:
+        return np.asarray(Image.fromarray(strip).resize((width, strip.shape[0]), Image.Resampling.BILINEAR))
+    return np.pad(strip, ((0, 0), (0, width - strip.shape[1])), constant_values=255)
 
 
 def character_tokenizer(characters: Sequence[str]) -> PreTrainedTokenizerFast:

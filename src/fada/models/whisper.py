@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 from fada.data.lines import Line
-from fada.errors import FadaError
 from fada.models.recognizer import Tagging
-from fada.models.seq2seq import NewCharacters, Seq2SeqRecognizer, add_characters
+from fada.models.seq2seq import NewCharacters, Seq2SeqRecognizer, UnfitLine, add_characters
 
 _FRAMES_PER_SECOND = 50  # encoder positions; two mel frames of 10 ms each
 
@@ -89,7 +88,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         """(mel bands, frames) float32, padded to the window."""
         samples, rate = line.load_audio()
         if len(samples) > self.window * rate:
-            raise FadaError(
+            raise UnfitLine(
                 f"{line.source or line.id}: {len(samples) / rate:.1f} s of sound, more than the window of "
                 f"{self.window:g} s. Use --max-seconds {math.ceil(len(samples) / rate)}, or cut the recording."
             )
@@ -98,10 +97,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Log-mel features and the decoder's side."""
         inputs = {"input_features": torch.from_numpy(np.stack(arrays))}
-        if labels is not None:
-            return {**inputs, **self.decoder_batch(labels)}
-        # Silence is part of what Whisper hears; the mask only keeps `generate` from guessing one.
-        return {**inputs, "attention_mask": torch.ones(len(arrays), arrays[0].shape[-1], dtype=torch.long)}
+        return inputs if labels is None else {**inputs, **self.decoder_batch(labels)}
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """Prompt, tag, text, end; like Whisper's own, the text begins with a space."""
