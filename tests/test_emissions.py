@@ -187,3 +187,13 @@ def test_the_command_exits_with_two_and_no_traceback(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "none.npz: no such file" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_lines_can_be_put_into_another_order():
+    scores = [np.zeros((n, 2), np.float32) for n in (1, 2, 3)]
+    emissions = Emissions(["a", "b", "c"], scores, ("-", "x"), 0, ["13", "14", "13"], list("xyz"))
+    part = emissions.ordered(["c", "a"])
+    assert (part.ids, part.domains, part.references) == (["c", "a"], ["13", "13"], ["z", "x"])
+    assert [len(found) for found in part.log_probs] == [3, 1]
+    with pytest.raises(FadaError, match="'d'"):
+        emissions.ordered(["d"])

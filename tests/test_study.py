@@ -1,17 +1,10 @@
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.lines import read_lines, write_parquet
-from fada.errors import FadaError
-from fada.reproduce import Recipe, reproduce
-
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("main-*.yaml"))
 
 
 def run(*arguments):
@@ -59,44 +52,3 @@ def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder, t
     }
     assert all(pages.values())
     assert not pages["train"] & pages["test"]
-
-
-def test_a_recipe_becomes_a_table_and_json(demo_folder, tmp_path):
-    recipe = {
-        "title": "Test row",
-        "dataset": "Synthetic",
-        "model": "C-RNN",
-        "published": {"standard": [9.71, 31.58]},
-        "differences": "Everything.",
-        "train": {"data": ["nowhere"], "domain_column": "domain", "model": "crnn:tiny", "epochs": 1, "patience": 0},
-        "arms": {"standard": {"lam": 1.0}, "fada-tr": {"lam": [0.5], "distance": "sorted_w2"}},
-        "seeds": [1],
-    }
-    file = tmp_path / "row.yaml"
-    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    data = str(demo_folder / "lines")
-    folder = reproduce(file, data, runs=tmp_path / "runs", results=tmp_path / "results", jobs=1)
-    result = json.loads((folder / "1.json").read_text(encoding="utf-8"))
-    assert set(result["systems"]["evaluations"]) == {"standard", "FADA-GD", "FADA-TR", "FADA-TR-GD"}
-    assert result["arms"]["fada-tr"]["lam_tr"] == 0.5
-    assert len(result["lambda_curves"]["GD on standard"]) == 19
-    assert "| standard |" in (folder / "table.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_the_recipes_are_valid(path):
-    recipe = Recipe.load(path)
-    from fada.training import TrainSettings
-
-    for changes in recipe.arms.values():
-        values = changes.get("lam", 1.0)
-        for lam in values if isinstance(values, list) else [values]:
-            TrainSettings.of({**recipe.train, **changes, "lam": lam, "out": "x"})
-            TrainSettings.of({**recipe.train, **recipe.quick, **changes, "lam": lam, "out": "x"})
-
-
-def test_a_recipe_with_an_unknown_key_is_refused(tmp_path):
-    file = tmp_path / "row.yaml"
-    file.write_text("titel: x\n", encoding="utf-8")
-    with pytest.raises(FadaError, match=r"row\.yaml"):
-        Recipe.load(file)

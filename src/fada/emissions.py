@@ -85,6 +85,20 @@ class Emissions:
             joined("references"),
         )
 
+    def ordered(self, ids: Sequence[str]) -> "Emissions":
+        """The lines with these ids, in this order."""
+        where = {line: i for i, line in enumerate(self.ids)}
+        missing = [line for line in ids if line not in where]
+        if missing:
+            raise FadaError(f"no emissions of {len(missing)} lines, such as {missing[0]!r}.")
+
+        def column(name: str) -> list[Any] | None:
+            values = getattr(self, name)
+            return None if values is None else [values[where[line]] for line in ids]
+
+        rest = (column("domains"), column("references"))
+        return Emissions(list(ids), column("log_probs") or [], self.symbols, self.blank, *rest)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `path` (.npz) and ``symbols.json`` in the same folder."""
         path = Path(path)

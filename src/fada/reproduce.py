@@ -1,36 +1,56 @@
 """The paper's tables from recipes: every training resumable, every choice made on validation lines, results as JSON.
 
 A recipe is one row of the main table: a data set and a model. Its *arms* are trainings (standard, TR-TT, FADA-TR,
-ours); an arm whose ``lam`` is a list is trained once per value, and the best on the validation lines is kept. From the
-emissions of the chosen runs come guided decoding, beam sizes, the λ curve, per-domain results and the rivals.
+ours); an arm whose ``lam`` is a list is trained once per value with the first seed, the value that is best on the
+validation lines is kept, and the other seeds use it. From the chosen runs come guided decoding, beam sizes, the λ
+curves, the results per domain, the rivals, and the rows marked *ours*.
 """
 
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import fada
+from fada.analysis import analyze
 from fada.errors import FadaError
 from fada.evaluation import score_lines
-from fada.files import replacing, write_json, write_text
+from fada.files import write_json, write_text
+from fada.recipes import read_recipe
+from fada.reproduce_ours import Ours, adapted, our_texts
 from fada.rivals import compare_rivals
 from fada.runs import Run
-from fada.statistics import mean_sem
-from fada.study import train_all
-from fada.systems import Systems, evaluate_systems
+from fada.study import finished, train_all
+from fada.systems import Systems, SystemsEvaluation, evaluate_systems
+from fada.targets import TargetSet
+from fada.text import TextNormalizer
 from fada.tuned import BeamSearch, Knowledge, Weights
 from fada.tuning import LAMBDAS, refuse_overlap
+
+if TYPE_CHECKING:
+    from fada.training_data import Splits
 
 STANDARD = "standard"
 FAITHFUL = "fada-tr"
 TAGGED = "tr-tt"
+
+MAIN = "main-*.yaml"
+TABLES = {
+    "main": MAIN,
+    "ablation": MAIN,
+    "domains": MAIN,
+    "beams": MAIN,
+    "lambda": MAIN,
+    "examples": MAIN,
+    "diagnostics": MAIN,
+    "figures": MAIN,
+}
+"""Tables of the paper by name, and the recipes that they are made from: one run of a recipe serves all of them."""
 
 
 class Recipe(BaseModel):
@@ -42,11 +62,17 @@ class Recipe(BaseModel):
     dataset: str
     model: str
     published: dict[str, list[float]] = Field(description="The paper's CER and WER of each arm, for comparison.")
+    published_relative: dict[str, float] = Field(
+        default_factory=dict, description="The paper's change of the CER relative to standard, in percent."
+    )
     differences: str = Field(description="How data and model here differ from the paper's.")
     train: dict[str, Any] = Field(description="Settings of all trainings, as in `fada train`.")
     arms: dict[str, dict[str, Any]]
     seeds: list[int] = [1, 2, 3]
     beams: list[int] = [1, 5, 7]
+    guided_lams: list[float] = Field(list(LAMBDAS), description="λ of guided decoding that are tried on validation.")
+    guided_scales: list[float] = Field([1.0], description="Scales of the *ours* guided row of decoders.")
+    ours: Ours | None = None
     quick: dict[str, Any] = Field(default_factory=dict, description="Training settings of --quick.")
     paper: dict[str, Any] = Field(default_factory=dict, description="Training settings of --paper.")
 
@@ -55,13 +81,7 @@ class Recipe(BaseModel):
         """Read a recipe; what is wrong in it is named."""
         path = Path(path)
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FadaError(f"{path}: no such recipe.") from None
-        except yaml.YAMLError as error:
-            raise FadaError(f"{path}: not YAML: {error}") from None
-        try:
-            recipe = cls.model_validate(values)
+            recipe = cls.model_validate(read_recipe(path))
         except ValidationError as error:
             first = error.errors()[0]
             raise FadaError(f"{path}, {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
@@ -84,6 +104,18 @@ class Trained:
         return self.run.folder.name
 
 
+def recipes_of(name: str, folder: str | os.PathLike[str] = "recipes") -> list[Path]:
+    """The recipe files of a table, or the one file that `name` is."""
+    if name in TABLES:
+        found = sorted(Path(folder).glob(TABLES[name]))
+        if not found:
+            raise FadaError(f"{folder}: no recipes {TABLES[name]} here. Run this in a copy of the repository.")
+        return found
+    if not Path(name).is_file():
+        raise FadaError(f"{name}: no such recipe, and no table of this name. Tables: {', '.join(TABLES)}.")
+    return [Path(name)]
+
+
 def reproduce(
     recipe_file: str | os.PathLike[str],
     data: str | None = None,
@@ -102,153 +134,290 @@ def reproduce(
         recipe_file: a YAML file of `recipes/`.
         data: where the lines are, if not where the recipe says.
         runs, results: folders for the run folders and for what is kept of them.
-        seeds, arms: only these.
+        seeds: only these.
+        arms: train only these; whatever else is finished is evaluated with them.
         quick: the recipe's small settings: minutes on two cores, no result to publish.
         paper: the recipe's settings with the paper's models and hub data.
         jobs: trainings at a time.
     """
+    from fada.results import draw_curves, table_of
+
     recipe = Recipe.load(recipe_file)
+    for arm in arms or ():
+        if arm not in recipe.arms:
+            raise FadaError(f"{recipe_file}: no arm {arm!r}, expected one of {', '.join(recipe.arms)}.")
     name = Path(recipe_file).stem + ("-quick" if quick else "-paper" if paper else "")
-    chosen = {arm: recipe.arms[arm] for arm in arms or recipe.arms}
     folder = Path(results) / name
-    for seed in seeds or (recipe.seeds[:1] if quick else recipe.seeds):
-        trained = _train_seed(recipe, chosen, Path(runs) / name / str(seed), seed, data, quick, paper, jobs)
-        write_json(folder / f"{seed}.json", evaluate_seed(recipe, seed, trained))
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    write_text(folder / "table.md", table_of(recipe, found))
-    draw_curves(recipe, found, folder / "curves.png")
-    return folder
-
-
-def _train_seed(
-    recipe: Recipe,
-    arms: Mapping[str, Mapping[str, Any]],
-    folder: Path,
-    seed: int,
-    data: str | None,
-    quick: bool,
-    paper: bool,
-    jobs: int,
-) -> list[Trained]:
-    shared = {**recipe.train, **(recipe.quick if quick else recipe.paper if paper else {}), "seed": seed}
+    shared = {**recipe.train, **(recipe.quick if quick else recipe.paper if paper else {})}
     if data is not None:
         shared["data"] = [data]
     if jobs > 1:
         shared["threads"] = 1
-    todo: dict[str, dict[str, Any]] = {}
-    arm_of: dict[str, str] = {}
-    for arm, changes in arms.items():
+    for seed in seeds or (recipe.seeds[:1] if quick else recipe.seeds):
+        planned = _trainings(
+            recipe, {**shared, "seed": seed}, Path(runs) / name / str(seed), _chosen_lams(recipe, folder, seed)
+        )
+        asked = {
+            item: values
+            for item, (arm, values) in planned.items()
+            if not arms or arm in arms or finished(values["out"])
+        }
+        trained = [Trained(planned[item][0], asked[item], run) for item, run in train_all(asked, jobs).items()]
+        write_json(folder / f"{seed}.json", _rounded(evaluate_seed(recipe, seed, trained)))
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    write_text(folder / "table.md", table_of(recipe, found))
+    draw_curves(recipe, found, folder / "curves.png")
+    _draw_frequencies(trained[0], folder / "figures")
+    return folder
+
+
+def _draw_frequencies(item: Trained, folder: Path) -> None:
+    """The paper's figures of a data set: letter frequencies, correlations and trends of the training text."""
+    texts = {domain: lines for domain, lines in training_texts(item).items() if lines}
+    analyze(TargetSet.from_texts(texts, normalizer=TextNormalizer(letters_only=True)), folder, formats=["png"])
+
+
+def _chosen_lams(recipe: Recipe, folder: Path, seed: int) -> dict[str, float]:
+    """λ of each arm as chosen with the first seed, for the other seeds."""
+    first = folder / f"{recipe.seeds[0]}.json"
+    if seed == recipe.seeds[0] or not first.is_file():
+        return {}
+    return {arm: found["lam_tr"] for arm, found in json.loads(first.read_text(encoding="utf-8"))["arms"].items()}
+
+
+def _trainings(
+    recipe: Recipe, shared: Mapping[str, Any], folder: Path, chosen: Mapping[str, float]
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Name, arm and settings of every training of one seed."""
+    planned: dict[str, tuple[str, dict[str, Any]]] = {}
+    for arm, changes in recipe.arms.items():
         values = changes.get("lam", shared.get("lam"))
+        searched = isinstance(values, list)
         for lam in values if isinstance(values, list) else [values]:
-            name = f"{arm}-{lam:g}" if isinstance(values, list) else arm
-            todo[name] = {**shared, **changes, "lam": lam, "out": folder / name}
-            arm_of[name] = arm
-    runs = train_all(todo, jobs)
-    return [Trained(arm_of[name], todo[name], run) for name, run in runs.items()]
+            name = f"{arm}-{lam:g}" if searched else arm
+            if not searched or chosen.get(arm, lam) == lam:
+                planned[name] = (arm, {**shared, **changes, "lam": lam, "out": folder / name})
+    return planned
 
 
 def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained]) -> dict[str, Any]:
     """Everything the tables need of one seed; λ of TR and of GD are chosen on the validation lines."""
-    beam = int(recipe.train.get("beam_size", 5))
-    plain = Weights(beam=beam)
-    standard = next(item for item in trained if item.arm == STANDARD)
-    texts_by_domain = _training_texts(standard)
-    knowledge = Knowledge.from_texts(texts_by_domain, standard.run.targets)
-    searches = {
-        item.name: {split: BeamSearch(item.run.emissions(split), knowledge, None) for split in ("validation", "test")}
-        for item in trained
-    }
-    first = searches[standard.name]
-    refuse_overlap(standard.run.emissions("validation"), standard.run.emissions("test"))
-    errors = {item.name: _cer(searches[item.name]["validation"], plain) for item in trained}
-    best = {
-        arm: min((item for item in trained if item.arm == arm), key=lambda item: errors[item.name])
-        for arm in dict.fromkeys(item.arm for item in trained)
-    }
-    systems: dict[str, list[str]] = {}
-    chosen: dict[str, Any] = {}
-    curves: dict[str, Any] = {
-        "TR": [{"lam": item.settings["lam"], "validation_cer": errors[item.name], "arm": item.arm} for item in trained]
-    }
-    for arm, item in best.items():
-        search = searches[item.name]
-        systems[_label(arm, guided=False)] = search["test"].choose(plain)
-        grid = [Weights(lam=lam, beam=beam) for lam in LAMBDAS]
-        validation = {weights.lam: _cer(search["validation"], weights) for weights in grid}
-        lam = min(validation, key=lambda value: (validation[value], -value))
-        curves[f"GD on {arm}"] = [{"lam": value, "validation_cer": cer} for value, cer in validation.items()]
-        guided = Weights(lam=lam, beam=beam)
-        systems[_label(arm, guided=True)] = search["test"].choose(guided)
-        chosen[arm] = {
-            "settings": {k: v for k, v in item.settings.items() if k not in ("out", "data")},
-            "lam_tr": item.settings["lam"],
-            "lam_gd": lam,
-            "validation_cer": errors[item.name],
-            "epochs": len(item.run.metrics["history"]),
-            "best_epoch": item.run.metrics.get("best_epoch"),
-            "seconds": item.run.metrics.get("seconds"),
-            "parameters": item.run.metrics.get("parameters"),
-            "history": item.run.metrics["history"],
-            "hypotheses_changed_by_gd": sum(
-                a != b
-                for a, b in zip(systems[_label(arm, guided=False)], systems[_label(arm, guided=True)], strict=True)
-            ),
-        }
-    test = Systems(
-        first["test"].ids, list(first["test"].references or ()), systems, {"domain": first["test"].domains}, "test"
-    )
-    result = evaluate_systems(test, _label(STANDARD, guided=False))
-    beams = {
-        arm: {str(width): _rates(searches[item.name]["test"], Weights(beam=width)) for width in recipe.beams}
-        for arm, item in best.items()
-        if arm in (STANDARD, FAITHFUL)
-    }
-    rivals = {
-        arm: compare_rivals(
-            item.run.emissions("validation"), item.run.emissions("test"), knowledge, bootstrap=200, resamples=2000
-        ).to_dict()
-        for arm, item in best.items()
-        if arm != TAGGED
-    }
+    if STANDARD not in {item.arm for item in trained}:
+        raise FadaError(f"seed {seed}: the arm {STANDARD!r} is not trained yet; the others are compared with it.")
+    if (trained[0].run.folder / "emissions").is_dir():
+        found = _evaluate_emissions(recipe, trained)
+    else:
+        from fada.reproduce_seq2seq import evaluate_decoders
+
+        found = evaluate_decoders(recipe, trained)
     return {
         "recipe": recipe.title,
         "dataset": recipe.dataset,
         "model": recipe.model,
+        "differences": recipe.differences.strip(),
+        "published": recipe.published,
+        "published_relative": recipe.published_relative,
         "seed": seed,
         "fada_version": fada.__version__,
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
-        "lines": {"validation": len(first["validation"].ids), "test": len(first["test"].ids)},
-        "arms": chosen,
-        "lambda_curves": curves,
-        "systems": result.to_dict(),
-        "beams": beams,
-        "rivals": rivals,
+        **found,
     }
 
 
-def _label(arm: str, guided: bool) -> str:
+def _evaluate_emissions(recipe: Recipe, trained: Sequence[Trained]) -> dict[str, Any]:
+    beam = int(recipe.train.get("beam_size", 5))
+    plain = Weights(beam=beam)
+    standard = next(item for item in trained if item.arm == STANDARD)
+    texts = training_texts(standard)
+    knowledge = Knowledge.from_texts(texts, standard.run.targets)
+    searches = {
+        item.name: {split: BeamSearch(item.run.emissions(split), knowledge, None) for split in ("validation", "test")}
+        for item in trained
+    }
+    refuse_overlap(standard.run.emissions("validation"), standard.run.emissions("test"))
+    errors = {item.name: rates(searches[item.name]["validation"], plain)["cer"] for item in trained}
+    best = best_of_arms(trained, errors)
+    grid = [Weights(lam=lam, beam=beam) for lam in recipe.guided_lams]
+    systems: dict[str, list[str]] = {}
+    arms: dict[str, Any] = {}
+    curves = training_curve(trained, errors)
+    for arm, item in best.items():
+        search = searches[item.name]
+        validation = {weights.lam: rates(search["validation"], weights)["cer"] for weights in grid}
+        lam = min(validation, key=lambda value: (validation[value], -value))
+        curves[f"GD on {arm}"] = [{"lam": value, "validation_cer": cer} for value, cer in validation.items()]
+        systems[label(arm, guided=False)] = search["test"].choose(plain)
+        systems[label(arm, guided=True)] = search["test"].choose(Weights(lam=lam, beam=beam))
+        arms[arm] = arm_record(item, errors[item.name], lam, systems)
+    first = searches[standard.name]["test"]
+    columns: dict[str, list[str | None]] = {"domain": first.domains}
+    test = Systems(first.ids, list(first.references or ()), systems, columns, "test")
+    beams = {
+        arm: {str(width): rates(searches[item.name]["test"], Weights(beam=width)) for width in recipe.beams}
+        for arm, item in best.items()
+        if arm in (STANDARD, FAITHFUL)
+    }
+    rivals = {}
+    for arm, item in best.items():
+        if arm != TAGGED:
+            emissions = item.run.emissions("validation"), item.run.emissions("test")
+            table = compare_rivals(*emissions, knowledge, bootstrap=200, resamples=2000)
+            rivals[arm] = {
+                name: {"setting": table.rivals[name].setting, "validation": table.rivals[name].validation, **row}
+                for name, row in compact(table.result).items()
+            }
+    return {
+        "lines": {"validation": len(searches[standard.name]["validation"].ids), "test": len(test)},
+        "arms": arms,
+        "lambda_curves": curves,
+        "systems": compact(evaluate_systems(test, label(STANDARD, guided=False))),
+        "beams": beams,
+        "rivals": rivals,
+        "ours": {} if recipe.ours is None else _our_rows(recipe.ours, test, best, texts),
+        "examples": examples(test),
+    }
+
+
+def _our_rows(
+    ours: Ours, test: Systems, best: Mapping[str, Trained], texts: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The rows marked *ours*, all against plain beam search of the standard model."""
+    standard = best[STANDARD]
+    knowledge = Knowledge.from_texts(
+        texts, standard.run.targets, order=ours.lm_order, share=ours.lm_share, smoothing=ours.lm_smoothing
+    )
+    arms = {
+        arm: (item.run.emissions("validation"), item.run.emissions("test"))
+        for arm, item in best.items()
+        if arm != TAGGED
+    }
+    if ours.adapt is not None:
+        splits = read_splits_of(standard)
+        lines = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        kept = {name: value for name, value in standard.settings.items() if name in ("seed", "threads")}
+        arms["adapted"] = adapted(
+            standard.run.folder, lines, {**ours.adapt, **kept}, standard.run.folder.parent / "adapted"
+        )
+    base = label(STANDARD, guided=False)
+    decoded, settings = our_texts(ours, arms, knowledge)
+    systems = Systems(test.ids, test.references, {base: test.systems[base], **decoded}, test.columns, "test")
+    rows = compact(evaluate_systems(systems, base, bootstrap=200))
+    return {
+        "settings": ours.model_dump(),
+        "rows": {name: {**settings.get(name, {}), **row} for name, row in rows.items()},
+    }
+
+
+def compact(result: SystemsEvaluation) -> dict[str, Any]:
+    """What tables show of every system: error rates, per domain, and the paired test against the baseline."""
+    rows: dict[str, Any] = {}
+    for name, evaluation in result.evaluations.items():
+        row: dict[str, Any] = {
+            "cer": evaluation.cer,
+            "wer": evaluation.wer,
+            "ned": evaluation.ned,
+            "interval": evaluation.intervals.get("cer"),
+            "per_domain": {domain: scores.cer for domain, scores in evaluation.per_domain.items()},
+        }
+        if name in result.comparisons:
+            test = result.comparisons[name].overall["cer"]
+            row |= {"relative": test.relative, "difference": test.difference, "change_interval": test.interval}
+            row |= {"p": test.p, "p_holm": result.p_holm[name]}
+        rows[name] = row
+    return rows
+
+
+def examples(test: Systems, each: int = 2) -> list[dict[str, Any]]:
+    """Lines chosen by rule: those that FADA-TR-GD improves most, and those that it harms most, ties by id.
+
+    Without that arm, guided decoding of the standard model is shown.
+    """
+    base, names = label(STANDARD, guided=False), [label(FAITHFUL, guided=True), label(STANDARD, guided=True)]
+    system = next(name for name in names if name in test.systems)
+    before = score_lines(test.references, test.systems[base]).edits
+    after = score_lines(test.references, test.systems[system]).edits
+    order = sorted(range(len(test)), key=lambda i: (int(after[i]) - int(before[i]), test.ids[i]))
+    chosen = [i for i in order[:each] if after[i] < before[i]] + [i for i in order[::-1][:each] if after[i] > before[i]]
+    shown = [
+        name
+        for name in (base, label(STANDARD, guided=True), label(FAITHFUL, guided=False), system)
+        if name in test.systems
+    ]
+    domains = test.domains or [None] * len(test)
+    return [
+        {
+            "id": test.ids[i],
+            "domain": domains[i],
+            "reference": test.references[i],
+            "system": system,
+            "edits": {"before": int(before[i]), "after": int(after[i])},
+            "texts": {name: test.systems[name][i] for name in dict.fromkeys(shown)},
+        }
+        for i in chosen
+    ]
+
+
+def best_of_arms(trained: Sequence[Trained], errors: Mapping[str, float]) -> dict[str, Trained]:
+    """The training of each arm with the lowest validation CER."""
+    return {
+        arm: min((item for item in trained if item.arm == arm), key=lambda item: errors[item.name])
+        for arm in dict.fromkeys(item.arm for item in trained)
+    }
+
+
+def training_curve(trained: Sequence[Trained], errors: Mapping[str, float]) -> dict[str, Any]:
+    """Validation CER of every training by its λ."""
+    points = [{"lam": item.settings["lam"], "validation_cer": errors[item.name], "arm": item.arm} for item in trained]
+    return {"TR": points}
+
+
+def arm_record(
+    item: Trained, validation_cer: float, lam_gd: float, systems: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """What is kept of an arm's best training."""
+    from fada.diagnostics import alignment_diagnostics
+
+    plain, guided = (systems[label(item.arm, guided=value)] for value in (False, True))
+    metrics = item.run.metrics
+    return {
+        "settings": {k: v for k, v in item.settings.items() if k not in ("out", "data")},
+        "lam_tr": item.settings["lam"],
+        "lam_gd": lam_gd,
+        "validation_cer": validation_cer,
+        "epochs": len(metrics["history"]),
+        "best_epoch": metrics.get("best_epoch"),
+        "seconds": metrics.get("seconds"),
+        "parameters": metrics.get("parameters"),
+        "history": [{**entry, "validation": entry["validation"]["cer"]} for entry in metrics["history"]],
+        "hypotheses_changed_by_gd": sum(a != b for a, b in zip(plain, guided, strict=True)),
+        "diagnostics": alignment_diagnostics(item.run.folder, data=item.settings["data"]),
+    }
+
+
+def label(arm: str, guided: bool) -> str:
     """The paper's name of an arm with plain or guided decoding."""
     names = {STANDARD: ("standard", "FADA-GD"), FAITHFUL: ("FADA-TR", "FADA-TR-GD"), TAGGED: ("TR-TT", "TR-TT + GD")}
     plain, with_gd = names.get(arm, (f"{arm} (ours)", f"{arm} + GD (ours)"))
     return with_gd if guided else plain
 
 
-def _training_texts(item: Trained) -> dict[str, list[str]]:
-    """The training text of every domain, from the data of a run."""
+def read_splits_of(item: Trained) -> "Splits":
+    """The lines that a run was trained and tested on."""
     from fada.training import TrainSettings, read_splits
 
-    splits = read_splits(TrainSettings.of({**item.settings, "out": item.run.folder}))
+    return read_splits(TrainSettings.of({**item.settings, "out": item.run.folder}))
+
+
+def training_texts(item: Trained) -> dict[str, list[str]]:
+    """The training text of every domain, from the data of a run."""
     texts: dict[str, list[str]] = {domain: [] for domain in item.run.targets.domains}
-    for line in splits.train:
+    for line in read_splits_of(item).train:
         texts.setdefault(str(line.domain), []).append(str(line.text))
     return texts
 
 
-def _cer(search: BeamSearch, weights: Weights) -> float:
-    return _rates(search, weights)["cer"]
-
-
-def _rates(search: BeamSearch, weights: Weights) -> dict[str, float]:
+def rates(search: BeamSearch, weights: Weights) -> dict[str, float]:
+    """CER and WER in percent of a decoding of stored emissions."""
     scores = score_lines(list(search.references or ()), search.choose(weights))
     return {
         "cer": 100.0 * float(scores.edits.sum()) / max(int(scores.characters.sum()), 1),
@@ -256,60 +425,10 @@ def _rates(search: BeamSearch, weights: Weights) -> dict[str, float]:
     }
 
 
-def table_of(recipe: Recipe, seeds: Iterable[Mapping[str, Any]]) -> str:
-    """The row of the main table in Markdown: CER and WER, mean (SEM) over seeds, beside the paper's own figures."""
-    seeds = list(seeds)
-    names = [name for name in seeds[0]["systems"]["evaluations"] if all(_has(seed, name) for seed in seeds)]
-    base = [seed["systems"]["evaluations"]["standard"]["cer"] for seed in seeds]
-    rows = []
-    for name in names:
-        found = [seed["systems"]["evaluations"][name] for seed in seeds]
-        relative = mean_sem([100 * (f["cer"] / b - 1) for f, b in zip(found, base, strict=True)])
-        tests = [seed["systems"]["comparisons"].get(name, {}).get("overall", {}).get("cer") for seed in seeds]
-        significant = sum(1 for test in tests if test and test["p"] < 0.05)
-        cer, wer = (mean_sem([f[metric] for f in found]) for metric in ("cer", "wer"))
-        told = "" if name == "standard" else f"{relative} %"
-        verdict = "" if name == "standard" else f"{significant} of {len(seeds)}"
-        paper = recipe.published.get(name)
-        published = f"{paper[0]:.2f} / {paper[1]:.2f}" if paper else ""
-        rows.append(f"| {name} | {cer} | {wer} | {told} | {verdict} | {published} |")
-    return "\n".join(
-        [
-            f"# {recipe.title}",
-            "",
-            recipe.differences,
-            "",
-            f"{len(seeds)} seed(s), {seeds[0]['lines']['test']} test lines; mean (SEM).",
-            "",
-            "| system | CER % | WER % | CER relative to standard | seeds with p < 0.05 | the paper, CER / WER |",
-            "|---|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
-
-
-def draw_curves(recipe: Recipe, seeds: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Validation CER by epoch, one line per arm and seed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4), layout="constrained")
-    axes = figure.add_subplot()
-    arms = list(dict.fromkeys(arm for seed in seeds for arm in seed["arms"]))
-    for seed in seeds:
-        for arm, found in seed["arms"].items():
-            epochs = [entry["epoch"] for entry in found["history"]]
-            errors = [entry["validation"]["cer"] for entry in found["history"]]
-            first = seed is next(s for s in seeds if arm in s["arms"])
-            axes.plot(epochs, errors, color=f"C{arms.index(arm)}", marker=".", label=arm if first else None)
-    axes.set(title=f"{recipe.title}: validation", xlabel="epoch", ylabel="CER in percent (best path)", yscale="log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
-    axes.grid(alpha=0.3, which="both")
-    axes.legend()
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
-
-
-def _has(seed: Mapping[str, Any], name: str) -> bool:
-    return name in seed["systems"]["evaluations"]
+def _rounded(value: Any) -> Any:
+    """Figures to five digits after the point: more would be noise in a file that is committed."""
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

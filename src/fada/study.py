@@ -188,13 +188,13 @@ def _say(text: str) -> None:
 
 def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
     """Run the trainings that are not finished, several at a time."""
-    todo = {name: values for name, values in settings.items() if not _finished(Path(values["out"]))}
+    todo = {name: values for name, values in settings.items() if not finished(Path(values["out"]))}
     if todo:
         _say(f"training {' and '.join(todo)} (λ = {', '.join(str(values['lam']) for values in todo.values())})")
     if jobs > 1 and len(todo) > 1:
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            for finished in [pool.submit(_train, name, dict(values)) for name, values in todo.items()]:
-                finished.result()
+            for training in [pool.submit(_train, name, dict(values)) for name, values in todo.items()]:
+                training.result()
     else:
         for name, values in todo.items():
             _train(name, dict(values))
@@ -208,7 +208,8 @@ def _train(name: str, values: dict[str, Any]) -> None:
     train(TrainSettings.of({**values, "resume": resume}, name))
 
 
-def _finished(folder: Path) -> bool:
+def finished(folder: Path) -> bool:
+    """Whether a training in this folder came to its end."""
     path = folder / "metrics.json"
     return path.is_file() and "seconds" in json.loads(path.read_text(encoding="utf-8"))
 

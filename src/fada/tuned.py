@@ -225,6 +225,40 @@ class Knowledge:
         }
         return cls(targets, targets.overall, everything, domain_lms, order, share)
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write targets and language models (made by :meth:`from_texts`) as files of a folder."""
+        from fada.lm import CharNgram
+
+        folder = Path(folder)
+        if self.targets is not None:
+            self.targets.save(folder / "targets.json")
+        if self.global_lm is None:
+            return
+        self.global_lm.save(folder / "lm.npz")
+        own = {domain: CharNgram(model.components[:1]) for domain, model in self.domain_lms.items()}
+        for number, model in enumerate(own.values()):
+            model.save(folder / f"lm-{number}.npz")
+        settings = {"order": self.lm_order, "share": self.lm_share, "domains": list(own)}
+        write_text(folder / "lm.json", json.dumps(settings, ensure_ascii=False, indent=2) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Knowledge":
+        """Read what :meth:`save` wrote; what is not there is left out."""
+        from fada.lm import CharNgram
+
+        folder = Path(folder)
+        targets = TargetSet.load(folder / "targets.json") if (folder / "targets.json").is_file() else None
+        prior = None if targets is None else targets.overall
+        if not (folder / "lm.json").is_file():
+            return cls(targets, prior)
+        settings = json.loads((folder / "lm.json").read_text(encoding="utf-8"))
+        everything = CharNgram.load(folder / "lm.npz")
+        domain_lms = {
+            str(domain): CharNgram.load(folder / f"lm-{number}.npz").interpolate(everything, 1 - settings["share"])
+            for number, domain in enumerate(settings["domains"])
+        }
+        return cls(targets, prior, everything, domain_lms, settings["order"], settings["share"])
+
     def target_of(self, domain: str | None) -> CharDistribution | None:
         """The target of a domain; lines of an unknown domain are guided to the overall distribution."""
         if self.targets is None:

@@ -17,7 +17,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -225,6 +225,17 @@ def lm_grid(base: Weights, grid: Grid, lm: LanguageModel) -> Iterator[Weights]:
     """Every weight of a language model with every length bonus."""
     for lm_weight, length_bonus in itertools.product(grid.lm_weight, grid.length_bonus):
         yield base.change(lm=lm, lm_weight=lm_weight, length_bonus=length_bonus)
+
+
+def descend(trials: Trials, start: Weights, axes: Mapping[str, Sequence[float]], description: str) -> Weights:
+    """From `start`, change one weight at a time to its best value on its axis, until no change helps."""
+    best = trials.best_of([start], description)
+    while True:
+        before = best
+        for name, values in axes.items():
+            best = trials.best_of([best, *(best.change(**{name: value}) for value in values)], description)
+        if best == before:
+            return best
 
 
 # ------------------------------------------------------------------------------------------------- cross-validation

@@ -11,7 +11,11 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    recipe: Path = typer.Argument(..., help="A recipe: a YAML file of recipes/."),
+    name: str = typer.Argument(
+        ...,
+        help="A recipe (a YAML file of recipes/), or a table: main, ablation, domains, beams, lambda, examples, "
+        "diagnostics, figures (one run of a recipe gives all of them).",
+    ),
     data: str | None = typer.Option(None, "--data", help="Where the lines are, if not where the recipe says."),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),
     results: Path = typer.Option(Path("results"), "--results", help="Folder for the results."),
@@ -25,8 +29,12 @@ def reproduce(
 
     Finished trainings are kept, interrupted ones go on.
     """
+    from fada.reproduce import recipes_of
     from fada.reproduce import reproduce as run
 
-    folder = run(recipe, data, runs=runs, results=results, seeds=seed, arms=arm, quick=quick, paper=paper, jobs=jobs)
-    typer.echo((folder / "table.md").read_text(encoding="utf-8"))
-    typer.echo(f"results: {folder}")
+    for recipe in recipes_of(name):
+        folder = run(
+            recipe, data, runs=runs, results=results, seeds=seed, arms=arm, quick=quick, paper=paper, jobs=jobs
+        )
+        typer.echo((folder / "table.md").read_text(encoding="utf-8"))
+        typer.echo(f"results: {folder}")

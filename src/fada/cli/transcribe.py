@@ -1,9 +1,13 @@
 """`fada transcribe` and `fada emit`: from images or sound to text, or to stored emissions."""
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from fada.tuned import Knowledge, Weights
 
 _INPUTS = typer.Argument(
     ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
@@ -26,9 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def transcribe(
-    model: str = typer.Argument(..., help="Run folder, model folder or hub name."),
-    inputs: list[str] = _INPUTS,
-    out: Path = typer.Option(..., "--out", "-o", help="File or folder to write."),
+    model_and_inputs: list[str] = typer.Argument(
+        ...,
+        metavar="[MODEL] INPUTS...",
+        help="Run folder, model folder or hub name, then images, folders, manifests, parquet, ALTO or PAGE files, or "
+        "audio. Without a model the built-in one for medieval French is used.",
+    ),
+    out: Path | None = typer.Option(None, "--out", "-o", help="File or folder to write; the text is printed without."),
     format: str | None = typer.Option(
         None, "--format", help="same, alto, page, txt, tsv, csv, jsonl, parquet or pairs; by default from --out."
     ),
@@ -41,7 +49,11 @@ def transcribe(
     split: str | None = _SPLIT,
     images: Path | None = _IMAGES,
     lam: float | None = typer.Option(
-        None, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search, the default without --targets. [0.5]"
+        None,
+        "--lam",
+        min=0,
+        max=1,
+        help="λ of Eq. 2; 1 is plain beam search. Default: 0.5 with --targets, else the decoder stored with the model.",
     ),
     scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance; 1 is the paper."),
     distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2, aligned_w2, js, kl or w1."),
@@ -59,40 +71,39 @@ def transcribe(
     An interrupted job goes on where it stopped when the same command is given again. Lines that cannot be read are
     reported and left out.
     """
-    from fada.transcription import transcribe as run
-    from fada.tuned import Tuned, Weights, load_knowledge
+    import tempfile
+    from contextlib import nullcontext
 
+    from fada.models import DEFAULT_MODEL, resolve
+    from fada.transcription import transcribe as run
+
+    model, inputs = _model_and_inputs(model_and_inputs, DEFAULT_MODEL)
+    if model == DEFAULT_MODEL and model not in model_and_inputs:
+        typer.echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
     recognizer, lines = _open(model, inputs, threads, **_source(locals()))
-    if tuned is not None:
-        settings = Tuned.load(tuned)
-    else:
-        guidance = lam if lam is not None else (0.5 if targets else 1.0)
-        settings = Tuned(**Weights(beam=beam).change(lam=guidance, scale=scale, distance=distance).model_dump())
-    own = Path(model) / "targets.json"
-    knowledge = load_knowledge(
-        targets or (own if own.is_file() else None),
-        lm_text or (),
-        order=settings.lm_order,
-        share=settings.lm_share,
-        domain_column=domain_column,
-    )
-    summary = run(
-        recognizer,
-        lines,
-        out,
-        format=format,
-        weights=settings.weights,
-        knowledge=knowledge,
-        model_name=model,
-        targets_name=str(targets) if targets else None,
-        batch_size=batch_size,
-        restart=restart,
-    )
+    weights, knowledge = _decoder(resolve(model), targets, lam, scale, distance, beam, tuned, lm_text, domain_column)
+    with nullcontext() if out else tempfile.TemporaryDirectory() as folder:
+        target = out or Path(str(folder)) / "text.txt"
+        summary = run(
+            recognizer,
+            lines,
+            target,
+            format=format,
+            weights=weights,
+            knowledge=knowledge,
+            model_name=model,
+            targets_name=str(targets) if targets else None,
+            batch_size=batch_size,
+            restart=restart,
+        )
+        if out is None and target.is_file():
+            typer.echo(target.read_text(encoding="utf-8"), nl=False)
     _report(summary.failed, summary.notes)
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
     more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
     where = f"{summary.files[0]}{more}" if summary.files else str(out)
-    typer.echo(f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed: {where}")
+    told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed"
+    typer.echo(told if out is None else f"{told}: {where}", err=out is None)
     if not summary.transcribed:
         raise typer.Exit(2)
 
@@ -119,6 +130,56 @@ def emit(
     emissions.save(out)
     _report(failed, [])
     typer.echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
+
+
+def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
+    """The first argument is a model if it is a model folder, or no file at all and does not look like one."""
+    from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES
+    from fada.errors import FadaError
+    from fada.models import is_model_folder
+
+    first = Path(given[0])
+    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {".xml", ".parquet", ".arrow"}
+    is_model = is_model_folder(first) if first.exists() else first.suffix.lower() not in files
+    if not is_model:
+        return default, given
+    if len(given) == 1:
+        raise FadaError(
+            f"{given[0]} is taken for a model, and nothing to transcribe is given. Name the inputs after it."
+        )
+    return given[0], given[1:]
+
+
+def _decoder(
+    model: str | os.PathLike[str],
+    targets: Path | None,
+    lam: float | None,
+    scale: float,
+    distance: str,
+    beam: int,
+    tuned: Path | None,
+    lm_text: list[str] | None,
+    domain_column: str | None,
+) -> "tuple[Weights, Knowledge]":
+    """What was asked for; if nothing was, the decoder stored with the model; else plain beam search."""
+    from fada.export import Decoder
+    from fada.tuned import Tuned, Weights, load_knowledge
+
+    stored = Decoder.of_model(model)
+    if stored is not None and targets is None and lam is None and tuned is None:
+        return stored.tuned.weights, stored.knowledge
+    if tuned is not None:
+        settings = Tuned.load(tuned)
+    else:
+        guidance = lam if lam is not None else (0.5 if targets else 1.0)
+        settings = Tuned(**Weights(beam=beam).change(lam=guidance, scale=scale, distance=distance).model_dump())
+    own = next(
+        (path for name in ("targets.json", "decoder/targets.json") if (path := Path(model) / name).is_file()), None
+    )
+    knowledge = load_knowledge(
+        targets or own, lm_text or (), order=settings.lm_order, share=settings.lm_share, domain_column=domain_column
+    )
+    return settings.weights, knowledge
 
 
 def _source(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,34 @@
 """Recognition models as `transformers` models, with the processors saved beside them."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fada.models.recognizer import Recognizer
 
+PRETRAINED = Path(__file__).parent.parent / "pretrained"
+"""Models that come with the package, each a folder under its name."""
+DEFAULT_MODEL = "french"
+"""Medieval French manuscripts, 13th to 16th century."""
+
+
+def resolve(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The folder of a model that comes with the package; any other name as it is."""
+    folder = PRETRAINED / name
+    return folder if folder.is_dir() and not Path(name).exists() else name
+
+
+def is_model_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a model or a run is stored there."""
+    return any((Path(path) / name).is_file() for name in ("config.json", "model/config.json"))
+
 
 def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
-    """A recogniser from a model folder, a run folder, or a hub name; what it is, its configuration tells."""
+    """A recogniser from a model folder, a run folder, a hub name, or the name of one that comes with the package."""
+    from transformers.utils.logging import disable_progress_bar
+
     from fada.models.registry import load
 
-    return load(name)
+    disable_progress_bar()
+    return load(resolve(name))

@@ -385,7 +385,7 @@ class CRNNRecognizer(CTCRecognizer):
 
         The classes of new characters start from zero weights. A network keeps the tagging it was built with.
         """
-        model = CRNNForCTC.from_pretrained(name)
+        model = CRNNForCTC.from_pretrained(name, dtype=torch.float32)
         processor = CRNNProcessor.from_pretrained(name)
         if tagging not in (None, model.config.tagging):
             raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")

@@ -1,0 +1,35 @@
+"""`fada export`: a trained model to share."""
+
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("export")(export)
+
+
+def export(
+    run: Path = typer.Argument(..., help="Run folder of a CTC model, finished."),
+    out: Path = typer.Option(..., "--out", "-o", help="The model folder to write."),
+    title: str | None = typer.Option(None, "--title", help="Title of the model card."),
+    licence: str | None = typer.Option(None, "--licence", help="Licence of the model; it follows from its data."),
+    credits_file: Path | None = typer.Option(
+        None, "--credits", exists=True, dir_okay=False, help="Markdown file with the attribution that the data ask for."
+    ),
+    data: str | None = typer.Option(None, "--data", help="Where the training lines are now, if they were moved."),
+    order: int = typer.Option(6, "--order", min=1, max=12, help="Order of the character language model."),
+    beam: int = typer.Option(10, "--beam", min=1, help="Beam of the decoder that comes with the model."),
+) -> None:
+    """Write a model folder to share: half-precision weights, targets, a tuned decoder, a model card.
+
+    The decoder (language model, prior correction) is trained on the run's training text and tuned on its validation
+    lines; `fada transcribe FOLDER …` uses it unless told otherwise.
+    """
+    from fada.export import export as write
+
+    folder = write(run, out, title=title, licence=licence, credits_file=credits_file, data=data, order=order, beam=beam)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    typer.echo((folder / "README.md").read_text(encoding="utf-8"))
+    typer.echo(f"{folder}: {size / 2**20:.1f} MiB")

@@ -1,0 +1,167 @@
+"""A model folder to share: weights in half precision, targets, a tuned decoder, and a model card that says what it is.
+
+``fada transcribe FOLDER`` takes the decoder of the folder unless it is told otherwise.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import fada
+from fada.edits import score_lines
+from fada.errors import FadaError
+from fada.files import write_text
+from fada.runs import Run, load_run
+from fada.text import natural_key
+from fada.training import TrainSettings, read_splits
+from fada.tuned import BeamSearch, Knowledge, Tuned, Weights
+from fada.tuning import Trials, descend, refuse_overlap
+
+DECODER = "decoder"
+"""Folder of the tuned weights and what they need, inside a model folder."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Tuned weights with their targets and language models, as stored in a model folder."""
+
+    tuned: Tuned
+    knowledge: Knowledge
+
+    @classmethod
+    def of_model(cls, folder: str | os.PathLike[str]) -> "Decoder | None":
+        """The decoder stored with a model, if there is one."""
+        path = Path(folder) / DECODER
+        if not (path / "tuned.json").is_file():
+            return None
+        return cls(Tuned.load(path / "tuned.json"), Knowledge.load(path))
+
+    def save(self, folder: Path) -> None:
+        """Write it into a model folder."""
+        self.knowledge.save(folder / DECODER)
+        self.tuned.save(folder / DECODER / "tuned.json")
+
+
+def export(
+    run_folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    licence: str | None = None,
+    credits_file: str | os.PathLike[str] | None = None,
+    data: str | None = None,
+    order: int = 6,
+    beam: int = 10,
+) -> Path:
+    """Write the model of a finished run of a CTC recogniser, with a decoder tuned on its validation lines.
+
+    Args:
+        run_folder: as ``fada train`` wrote it.
+        out: the model folder to write.
+        title: of the model card.
+        licence: of the model, which follows from that of its data.
+        credits_file: Markdown with the attribution that the data ask for; it becomes part of the card.
+        data: where the training lines are now, if not where the run found them.
+        order: of the character language model, trained on the run's training text.
+        beam: of the tuned decoder.
+    """
+    run, out = load_run(run_folder), Path(out)
+    if not (run.folder / "emissions").is_dir():
+        raise FadaError(f"{run.folder}: no emissions, so no CTC model that has finished training.")
+    if out.exists() and any(out.iterdir()):
+        raise FadaError(f"{out} is not empty. Choose another folder, or delete it.")
+    about = Path(credits_file).read_text(encoding="utf-8").strip() if credits_file else run.config.get("citation") or ""
+    licence = licence or run.config.get("licence")
+    decoder = _tuned_decoder(run, data, order, beam)
+    recognizer = run.recognizer
+    recognizer.model.half()
+    recognizer.save_pretrained(out)
+    decoder.save(out)
+    write_text(out / "README.md", _card(run, decoder, title or run.folder.name, licence, about))
+    return out
+
+
+def _tuned_decoder(run: Run, data: str | None, order: int, beam: int) -> Decoder:
+    settings = dict(run.config["settings"])
+    if data is not None:
+        settings["data"] = [data]
+    splits = read_splits(TrainSettings.of(settings))
+    texts = {
+        domain: [str(line.text) for line in splits.train if str(line.domain) == domain] for domain in splits.domains()
+    }
+    knowledge = Knowledge.from_texts(texts, run.targets, order=order, smoothing="kneser-ney")
+    validation = run.emissions("validation")
+    refuse_overlap(validation, run.emissions("test"))
+    trials = Trials(BeamSearch(validation, knowledge, None))
+    axes = {
+        "lm_weight": [0.1 * step for step in range(1, 13)],
+        "length_bonus": [0.25 * step for step in range(13)],
+        "prior_weight": [0.25 * step for step in range(7)],
+    }
+    start = Weights(beam=beam, lm="domain", lm_weight=0.5, length_bonus=1.0)
+    weights = descend(trials, start, axes, "tuning the decoder")
+    return Decoder(Tuned(**weights.model_dump(), lm_order=order, lm_share=knowledge.lm_share), knowledge)
+
+
+def _card(run: Run, decoder: Decoder, title: str, licence: str | None, about: str) -> str:
+    """The model card: what it reads, how well, how it was made, whose data it is from."""
+    config = run.config
+    settings = config["settings"]
+    plain = Weights(beam=settings["beam_size"])
+    search = BeamSearch(run.emissions("test"), decoder.knowledge, None)
+    columns = {
+        "beam search, network alone": search.choose(plain),
+        "with the decoder of this folder": search.choose(decoder.tuned.weights),
+        "... without being told the domain": _without_domains(run, decoder),
+    }
+    rows = _error_rows(search, columns)
+    names = ("model", "epochs", "batch_size", "learning_rate", "lam", "distance", "scale", "augment", "seed")
+    made = ", ".join(f"{name} {settings[name]}" for name in names)
+    lines = config["lines"]
+    front = f"---\nlicense: {licence.lower().replace(' ', '-')}\nlibrary_name: fada\n---\n\n" if licence else ""
+    return "\n".join(
+        [
+            f"{front}# {title}",
+            "",
+            f"{config['model']['parameters']:,} parameters, weights in half precision, for `fada transcribe`.",
+            "",
+            "## Error rates",
+            "",
+            f"CER in percent on {lines['test']} test lines, pages that were not trained on. The decoder's weights were "
+            f"chosen on {lines['validation']} validation lines.",
+            "",
+            *rows,
+            "",
+            "## How it was made",
+            "",
+            f"fada {fada.__version__}; {lines['train']} training lines; {made}.",
+            "",
+            "## Data and licence",
+            "",
+            *([f"Licence: {licence}.", ""] if licence else []),
+            about,
+            "",
+        ]
+    )
+
+
+def _without_domains(run: Run, decoder: Decoder) -> list[str]:
+    return BeamSearch(replace(run.emissions("test"), domains=None), decoder.knowledge, None).choose(
+        decoder.tuned.weights
+    )
+
+
+def _error_rows(search: BeamSearch, systems: Mapping[str, list[str]]) -> list[str]:
+    """A Markdown table: CER of every system per domain and overall."""
+    domains = sorted({str(domain) for domain in search.domains}, key=natural_key)
+    references = list(search.references or ())
+    rows = [f"| | {' | '.join(domains)} | all |", "|" + "---|" * (len(domains) + 2)]
+    for name, texts in systems.items():
+        scores = score_lines(references, texts)
+        cells = []
+        for domain in [*domains, None]:
+            inside = [domain is None or str(found) == domain for found in search.domains]
+            cells.append(f"{100 * scores.edits[inside].sum() / max(scores.characters[inside].sum(), 1):.1f}")
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return rows
