@@ -266,7 +266,7 @@ def test_bfloat16_trains(data: Path, tmp_path: Path) -> None:
 
 
 def test_an_adaptive_schedule_at_reduced_precision_is_refused(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(fada.FadaError, match="needs precision fp32"):
+    with pytest.raises(fada.FadaError, match="Use fp32 without compile"):
         run(data, tmp_path / "run", lam_schedule="adaptive", precision="bf16")
 
 

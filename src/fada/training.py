@@ -117,6 +117,11 @@ class TrainSettings(BaseModel):
     out: Path
     resume: bool = False
 
+    @property
+    def shows_gradients(self) -> bool:
+        """Whether the loss can be followed back to the network's output: not if compiled or in mixed precision."""
+        return self.precision == "fp32" and not self.compile
+
     @field_validator("data", "validation", "test", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
@@ -158,14 +163,15 @@ def train(settings: TrainSettings) -> Run:
 
 def _train(settings: TrainSettings) -> Run:
     out = settings.out
+    if settings.lam_schedule == "adaptive" and not settings.shows_gradients:
+        raise FadaError(
+            "lam_schedule is 'adaptive', which needs the gradients at the network's output: "
+            f"not with precision {settings.precision!r} and compile {settings.compile}. Use fp32 without compile."
+        )
     checkpoints = out / "checkpoints"
     checkpoint = _last_checkpoint(checkpoints) if settings.resume else None
     if not settings.resume and (out / "config.json").exists():
         raise FadaError(f"{out} already holds a run. Choose another folder, continue with --resume, or delete it.")
-    if settings.lam_schedule == "adaptive" and settings.precision != "fp32":
-        raise FadaError(
-            f"lam_schedule adaptive measures gradients, which needs precision fp32, not {settings.precision}."
-        )
     started = time.time()
     set_seed(settings.seed)
     splits = read_splits(settings)
@@ -359,15 +365,12 @@ class FadaTrainer(Trainer):
 
     def _is_measured(self) -> bool:
         steps = max(self.state.max_steps // self.settings.epochs, 1)
-        compiled = self.settings.compile  # a compiled network shows no path from its output to its loss
-        return not compiled and self.state.global_step % max(steps // _MEASURED_PER_EPOCH, 1) == 0
+        return self.settings.shows_gradients and self.state.global_step % max(steps // _MEASURED_PER_EPOCH, 1) == 0
 
     def _measure(
         self, task: Tensor, alignment: Tensor | None, outputs: Any, inputs: dict[str, Tensor], domains: Tensor
     ) -> None:
         """Record how hard both terms pull on the network's output; at λ = 1, how hard alignment would."""
-        if self.settings.precision != "fp32":
-            return  # what comes back is a float32 copy of the outputs that the task loss was computed from
         align = self.alignment_loss
         if alignment is None:
             alignment = align.alignment(*self.recognizer.alignment_inputs(outputs, inputs), domains)
