@@ -48,7 +48,7 @@ def document(folder: str | os.PathLike[str] = "results") -> str:
         "",
         "Made by `fada results` from the files in `results/`; do not edit by hand. CER and WER in percent,",
         "micro-averaged; mean (standard error of the mean) over seeds. Weights and λ are chosen on validation lines;",
-        "test lines are decoded once. The test against the standard model is a paired randomisation test on the same",
+        "none is chosen on test lines. The test against the standard model is a paired randomisation test on the same",
         "lines, for each seed.",
         "",
         *_included("Reading", folder / "reading.md"),
