@@ -3,11 +3,16 @@
 import dataclasses
 import itertools
 import math
+import os
 import pickle
+import signal
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -285,6 +290,38 @@ def test_each_line_of_a_batch_has_its_own_target_and_language_model() -> None:
         ]
 
 
+def test_arrays_of_any_layout_are_read_as_what_they_hold() -> None:
+    rng = np.random.default_rng(60)
+    line = random_log_probs(rng, 30, 5, np.float32)
+    unaligned = np.frombuffer(b"x" + line.tobytes(), np.uint8)[1:].view(np.float32).reshape(line.shape)
+    frozen = line.copy()
+    frozen.flags.writeable = False
+    own_type = line.view(np.dtype(np.float32, metadata={"unit": "nat"}))
+    wide = np.zeros((30, 9), np.float32)
+    wide[:, 2:7] = line
+    layouts = [
+        line,
+        unaligned,
+        frozen,
+        own_type,
+        line.astype(">f4"),
+        np.asfortranarray(line),
+        wide[:, 2:7],
+        np.concatenate([line, line])[:30],
+        line[::-1][::-1],
+        line.astype(np.float64),
+        line.tolist(),
+        torch.from_numpy(line),
+    ]
+    decoder = CTCBeamDecoder(["", *"abcd"])
+    best = decoder.decode(line)[0]
+    for alone in layouts:
+        assert decoder.decode(alone)[0].text == best.text
+    for found in decoder.decode_batch(layouts[:-2]):
+        assert found[0].text == best.text
+        assert found[0].score == pytest.approx(best.score, abs=1e-6)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_do_not_change_results(threads: int) -> None:
     rng = np.random.default_rng(6)
@@ -294,6 +331,38 @@ def test_threads_do_not_change_results(threads: int) -> None:
     many = CTCBeamDecoder(["", *"abcd"], target=target, threads=threads).decode_batch(lines)
     assert [h[0].text for h in one] == [h[0].text for h in many]
     assert [h[0].score for h in one] == [h[0].score for h in many]
+
+
+def _texts(decoder: CTCBeamDecoder, lines: Sequence[np.ndarray]) -> list[str]:
+    return [found[0].text for found in decoder.decode_batch(lines)]
+
+
+def test_batches_decoded_at_the_same_time_share_their_helpers() -> None:
+    rng = np.random.default_rng(61)
+    batches = [[random_log_probs(rng, int(rng.integers(1, 60)), 5) for _ in range(150)] for _ in range(6)]
+    decoder = CTCBeamDecoder(["", *"abcd"], threads=3)
+    alone = [_texts(decoder.replace(threads=1), lines) for lines in batches]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda lines: _texts(decoder, lines), batches)) == alone
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_process_has_helpers_of_its_own() -> None:
+    rng = np.random.default_rng(62)
+    lines = [random_log_probs(rng, 30, 5) for _ in range(100)]
+    decoder = CTCBeamDecoder(["", *"abcd"], threads=2)
+    expected = _texts(decoder, lines)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(_texts(decoder, lines) != expected))
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)
 
 
 def test_fields_left_for_later_are_those_of_a_hypothesis_made_at_once() -> None:

@@ -28,7 +28,7 @@ from fada.models.trocr import TrOCRRecognizer
 from fada.models.whisper import WhisperRecognizer
 from training_lines import image_lines, sound_lines
 
-TINY = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "patch": (16, 8)}
+TINY = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "channels": (4, 4, 8, 8)}
 
 
 def tiny_trocr(**options: Any) -> TrOCRRecognizer:
@@ -152,10 +152,10 @@ def test_a_new_trocr_looks_along_the_line_before_it_has_learnt_anything() -> Non
         [recognizer.prepare(line) for line in image_lines(2)], [recognizer.encode("abcd" * 8)] * 2
     )
     with torch.no_grad():
-        attention = model(**inputs, output_attentions=True).cross_attentions[0].mean((0, 1))[:, 1:]  # (text, columns)
-    assert attention.shape[1] == 128
-    looked_at = [float(attention[t, 2 * t - 3 : 2 * t + 6].sum()) for t in range(2, 30)]
-    assert np.mean(looked_at) > 0.5  # by chance it would be 0.07
+        attention = model(**inputs, output_attentions=True).cross_attentions[0].mean((0, 1))  # (text, columns)
+    assert attention.shape[1] == 160
+    looked_at = [float(attention[t, int(2.5 * t) - 3 : int(2.5 * t) + 7].sum()) for t in range(2, 30)]
+    assert np.mean(looked_at) > 0.5  # by chance it would be 0.06
 
 
 def test_strips_keep_their_proportions_are_padded_with_paper_and_squeezed_if_too_long() -> None:
@@ -163,9 +163,9 @@ def test_strips_keep_their_proportions_are_padded_with_paper_and_squeezed_if_too
     short, long = (np.zeros((16, width), np.uint8) for width in (20, 200))
     pixels = recognizer.collate([short, long])["pixel_values"]
     assert pixels.shape == (2, 3, 16, 64)
-    assert (pixels[0, :, :, :20] == -4).all()  # ink
+    assert (pixels[0, :, :, :20] == 1).all()  # ink
     assert (pixels[0, :, :, 20:] == 0).all()
-    assert (pixels[1] == -4).all()
+    assert (pixels[1] == 1).all()
     widths = [recognizer.prepare(line).shape for line in image_lines(4)]
     assert {height for height, _ in widths} == {16}
     assert len({width for _, width in widths}) > 1

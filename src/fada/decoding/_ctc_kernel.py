@@ -121,6 +121,8 @@ class Results(NamedTuple):
     """(lines, nbest, 4) float64: score, log_prob, distance, language model log-probability."""
     status: np.ndarray
     """(lines,) int32."""
+    finished: np.ndarray
+    """(lines,) int64 above 0 as soon as all the above can be read by other threads."""
 
 
 class Spelling(NamedTuple):
@@ -186,6 +188,8 @@ _float32_at = _pointer_to(types.float32)
 _float64_at = _pointer_to(types.float64)
 _address_at = _pointer_to(types.int64)
 _HEADER = object.__basicsize__
+_LOW_HALF = 0xFFFFFFFF
+_READABLE = 0x0501  # C-contiguous, aligned, writeable
 
 
 def _atomic_addition(typing_context: Any, counter: Any) -> Any:
@@ -193,7 +197,7 @@ def _atomic_addition(typing_context: Any, counter: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", array.data, context.get_constant(types.int64, 1), "monotonic")
+        return builder.atomic_rmw("add", array.data, context.get_constant(types.int64, 1), "seq_cst")
 
     return types.int64(counter), generate
 
@@ -871,50 +875,68 @@ def search_lines(
             results.values[line, k, 1] = value_of[s, LOG_TOTAL] + log_scale
             results.values[line, k, 2] = value_of[s, DISTANCE]
             results.values[line, k, 3] = value_of[s, LM_TOTAL]
+        _count_up(results.finished[line:])
     unknown[0] = n_unknown
 
 
 @njit(cache=True)
-def addresses(arrays: np.ndarray) -> np.ndarray:
-    """Where the data of numpy arrays lie, given their ids: (n,) int64.
+def inspect(arrays: np.ndarray, classes: int, float32: int, float64: int) -> tuple[Lines, np.ndarray]:
+    """Where the data of numpy arrays lie and how many rows they have, given the ids of the arrays and of two types.
 
-    In numpy's binary interface the pointer to the data comes first behind the object header. Asking each array for its
-    `ctypes` would delay all other threads for long.
+    In numpy's binary interface data, number of axes, shape, strides, base, type and flags follow the object header.
+    Asking each array in Python for them would delay all other threads for long.
+
+    Returns:
+        The lines, and (n,) bool of which of them all is known: (rows, `classes`) of one of the types, contiguous.
     """
-    found = np.empty_like(arrays)
-    for i in range(arrays.shape[0]):
-        found[i] = carray(_address_at(arrays[i] + _HEADER), 1)[0]
-    return found
+    n = arrays.shape[0]
+    known = np.zeros(n, np.bool_)
+    lines = Lines(np.empty(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_), classes)
+    for i in range(n):
+        data, axes, shape, _, _, type_, flags = carray(_address_at(arrays[i] + _HEADER), 7)
+        lines.address[i] = data
+        if axes & _LOW_HALF == 2 and flags & _READABLE == _READABLE and type_ in (float32, float64):
+            sizes = carray(_address_at(shape), 2)
+            lines.frames[i] = sizes[0]
+            lines.is_float64[i] = type_ == float64
+            known[i] = sizes[1] == classes
+    return lines, known
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def spell(results: Results, frames: np.ndarray, symbol_starts: np.ndarray, symbol_codes: np.ndarray) -> Spelling:
-    """Gather the labels of all hypotheses, and the code points of their texts.
+def spell(
+    results: Results, frames: np.ndarray, chosen: np.ndarray, symbol_starts: np.ndarray, symbol_codes: np.ndarray
+) -> Spelling:
+    """Gather the labels of the hypotheses of some lines, and the code points of their texts.
 
     Args:
         frames: (lines,) int64.
+        chosen: (n,) int64 numbers of lines.
         symbol_starts: (V + 1,) int64 where each symbol starts in `symbol_codes`.
         symbol_codes: (code points of all symbols,) uint32.
     """
-    n, nbest = results.lengths.shape
+    n = len(chosen)
+    nbest = results.lengths.shape[1]
     label_ends = np.empty((n, nbest), np.int64)
     code_ends = np.empty((n, nbest), np.int64)
     n_labels = 0
     n_codes = 0
-    for i in range(n):
+    for j in range(n):
+        i = chosen[j]
         for k in range(nbest):
             start = results.starts[i] + k * frames[i]
             for at in range(start, start + results.lengths[i, k]):
                 c = results.labels[at]
                 n_codes += symbol_starts[c + 1] - symbol_starts[c]
             n_labels += max(0, results.lengths[i, k])
-            label_ends[i, k] = n_labels
-            code_ends[i, k] = n_codes
+            label_ends[j, k] = n_labels
+            code_ends[j, k] = n_codes
     labels = np.empty(n_labels, np.int32)
     codes = np.empty(n_codes, np.uint32)
     n_labels = 0
     n_codes = 0
-    for i in range(n):
+    for j in range(n):
+        i = chosen[j]
         for k in range(nbest):
             start = results.starts[i] + k * frames[i]
             for at in range(start, start + results.lengths[i, k]):

@@ -12,11 +12,11 @@ further term this is plain prefix beam search. ``docs/decoding.md`` explains the
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,9 @@ from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 
 _LINES_PER_CALL = 256
-"""So many lines a thread decodes before Python may look up: for an interruption, say."""
+"""So many lines the main thread decodes before Python may look up: for an interruption, say."""
+_FEW_LINES = 16
+"""So many it decodes at least."""
 _DEPTH, _DEEPEST = 4096, 65_000
 """Room for the highest count of one character at first, and at most (counts are 16 bits wide)."""
 _MOST_CHARACTERS = 65_000
@@ -229,19 +231,27 @@ class CTCBeamDecoder:
             nbest: hypotheses per line.
         """
         nbest = min(_check_count("nbest", nbest), self.beam_size)
-        lines = [self._as_array(line, i) for i, line in enumerate(log_probs)]
+        lines = list(log_probs)
         targets = _one_per_line("targets", targets, self.target, len(lines))
         lms = _one_per_line("lms", lms, self.lm, len(lines))
         if not lines:
             return []
         _compile_once()
-        batch = _Batch(lines, nbest)
+        batch = _Batch(lines, self._where(lines), nbest)
         shares = [_Share(plan, batch, members, targets) for plan, members in self._grouped(targets, lms)]
         threads = min(self.threads or _available_cores(), len(lines))
+        hypotheses: list[list[Hypothesis]] = [[]] * len(lines)
+
+        def collect(chosen: np.ndarray) -> None:
+            found = _Found(self, batch, chosen, targets).hypotheses()
+            for i, readings in zip(chosen.tolist(), found, strict=True):
+                hypotheses[i] = readings
+
         while shares:
-            _decode_shares(shares, threads)
+            _decode_shares(shares, threads, lambda: collect(batch.newly_finished()))
             shares = [share for share in shares if share.prepare_rest()]
-        return _Found(self, batch, targets).hypotheses(batch.results)
+        collect(batch.not_collected())
+        return hypotheses
 
     def greedy(self, log_probs: Any) -> Hypothesis:
         """Best path decoding: the best class of every frame, collapsed. No target, language model or constraint.
@@ -263,6 +273,18 @@ class CTCBeamDecoder:
         ends = np.cumsum([0, *map(len, self.symbols)], dtype=np.int64)
         return ends, np.array([ord(c) for symbol in self.symbols for c in symbol], np.uint32)
 
+    def _where(self, lines: list[Any]) -> kernel.Lines:
+        """Where the lines lie in memory; those that are not arrays the search can read are replaced."""
+        if set(map(type, lines)) != {np.ndarray}:
+            lines[:] = [self._as_array(line, i) for i, line in enumerate(lines)]
+        ids = np.fromiter(map(id, lines), np.int64, len(lines))
+        where, known = kernel.inspect(ids, len(self.symbols), id(np.dtype(np.float32)), id(np.dtype(np.float64)))
+        for i in np.flatnonzero(~known).tolist():
+            line = lines[i] = self._as_array(lines[i], i)
+            where.address[i] = line.__array_interface__["data"][0]
+            where.frames[i], where.is_float64[i] = len(line), line.itemsize == 8
+        return where
+
     def _as_array(self, log_probs: Any, line: int) -> np.ndarray:
         if not isinstance(log_probs, np.ndarray) and hasattr(log_probs, "detach"):
             log_probs = log_probs.detach().cpu().numpy()
@@ -277,7 +299,7 @@ class CTCBeamDecoder:
             if array.dtype.kind not in "fiu":
                 raise FadaError(f"line {line}: log-probabilities of type {array.dtype}, expected float32 or float64.")
             array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-        return array if array.flags.carray else array.copy(order="C")
+        return np.require(array, array.dtype.type, ["C", "ALIGNED", "WRITEABLE"])
 
     def _row(self, target: CharDistribution) -> "_TargetRow":
         row = self._rows.get(id(target))
@@ -323,8 +345,11 @@ class CTCBeamDecoder:
     ) -> "list[tuple[_Plan, list[int]]]":
         """Lines that one compiled call can decode: one step table and one language model."""
         same: dict[tuple[int, int], list[int]] = {}
-        for i, pair in enumerate(zip(map(id, targets), map(id, lms), strict=True)):
-            same.setdefault(pair, []).append(i)
+        if len({*map(id, targets)}) == len({*map(id, lms)}) == 1:
+            same[id(targets[0]), id(lms[0])] = list(range(len(targets)))
+        else:
+            for i, pair in enumerate(zip(map(id, targets), map(id, lms), strict=True)):
+                same.setdefault(pair, []).append(i)
         groups: dict[Any, list[list[int]]] = {}
         for members in same.values():
             target, lm = targets[members[0]], lms[members[0]]
@@ -407,19 +432,26 @@ class _Plan:
 
 
 class _Found:
-    """The hypotheses of a batch, numbered through, `nbest` for each line. It makes the fields they leave for later."""
+    """The hypotheses of some lines of a batch, numbered through, `nbest` for each line.
 
-    def __init__(self, decoder: CTCBeamDecoder, batch: "_Batch", targets: Sequence[CharDistribution | None]) -> None:
-        known = {id(t): None if t is None else decoder._row(t).guidance for t in {id(t): t for t in targets}.values()}
-        self.guidances = [known[id(target)] for target in targets]
-        self.symbols, self.blank = decoder.symbols, decoder.blank
-        self.lines, self.nbest = batch.lines, batch.nbest
-        self.distances = batch.results.values[:, :, 2].ravel()
-        self.spelling = kernel.spell(batch.results, batch.where.frames, *decoder._symbol_codes)
+    It makes the fields they leave for later.
+    """
 
-    def hypotheses(self, results: kernel.Results) -> list[list[Hypothesis]]:
+    def __init__(
+        self,
+        decoder: CTCBeamDecoder,
+        batch: "_Batch",
+        chosen: np.ndarray,
+        targets: Sequence[CharDistribution | None],
+    ) -> None:
+        self.decoder, self.batch, self.chosen, self.targets = decoder, batch, chosen, targets
+        self.nbest = batch.nbest
+        self.spelling = kernel.spell(batch.results, batch.where.frames, chosen, *decoder._symbol_codes)
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
         """The n-best of each line, made without their constructor: it would take longer than the rest."""
-        scores, log_probs, _, lm_log_probs = results.values.reshape(-1, 4).T.tolist()
+        results = self.batch.results
+        scores, log_probs, _, lm_log_probs = results.values[self.chosen].reshape(-1, 4).T.tolist()
         ends = self.spelling.code_ends.ravel().tolist()
         text = self.spelling.codes.tobytes().decode(_UTF_32, "surrogatepass")
         flat: list[Hypothesis] = []
@@ -439,11 +471,16 @@ class _Found:
             start = end
         nbest = self.nbest
         nested = [flat[i : i + nbest] for i in range(0, len(flat), nbest)]
-        for i in np.flatnonzero(results.lengths[:, -1] < 0).tolist():
-            guidance = self.guidances[i]
+        lengths = results.lengths[self.chosen]
+        for i in np.flatnonzero(lengths[:, -1] < 0).tolist():
+            guidance = self._guidance(i)
             impossible = Hypothesis("", -np.inf, -np.inf, None if guidance is None else guidance.distance_of(""))
-            nested[i] = nested[i][: np.count_nonzero(results.lengths[i] >= 0)] or [impossible]
+            nested[i] = nested[i][: np.count_nonzero(lengths[i] >= 0)] or [impossible]
         return nested
+
+    def _guidance(self, i: int) -> Guidance | None:
+        target = self.targets[self.chosen[i]]
+        return None if target is None else self.decoder._row(target).guidance
 
     def labels(self, number: int) -> tuple[int, ...]:
         """The labels of a hypothesis."""
@@ -452,16 +489,17 @@ class _Found:
 
     def distance(self, number: int) -> float | None:
         """Its distance from the target; the search knows it if it was guided."""
-        guidance = self.guidances[number // self.nbest]
+        i, k = divmod(number, self.nbest)
+        guidance = self._guidance(i)
         if guidance is None:
             return None
         if guidance.weight > 0:
-            return float(self.distances[number])
-        return guidance.distance_of("".join([self.symbols[c] for c in self.labels(number)]))
+            return float(self.batch.results.values[self.chosen[i], k, 2])
+        return guidance.distance_of("".join([self.decoder.symbols[c] for c in self.labels(number)]))
 
     def emissions(self, number: int) -> tuple[np.ndarray, int, tuple[str, ...]]:
         """What it was read from."""
-        return self.lines[number // self.nbest], self.blank, self.symbols
+        return self.batch.lines[self.chosen[number // self.nbest]], self.decoder.blank, self.decoder.symbols
 
 
 _LEFT_FOR_LATER = {"labels": _Found.labels, "distance": _Found.distance, "_emissions": _Found.emissions}
@@ -470,17 +508,12 @@ _LEFT_FOR_LATER = {"labels": _Found.labels, "distance": _Found.distance, "_emiss
 class _Batch:
     """Lines to be decoded together, and room for what is found."""
 
-    def __init__(self, lines: list[np.ndarray], nbest: int) -> None:
+    def __init__(self, lines: list[np.ndarray], where: kernel.Lines, nbest: int) -> None:
         n = len(lines)
         self.lines = lines
         self.nbest = nbest
         self.target_of = np.zeros(n, np.int64)
-        self.where = kernel.Lines(
-            address=kernel.addresses(np.array([id(line) for line in lines], np.int64)),
-            frames=np.array([len(line) for line in lines], np.int64),
-            is_float64=np.array([line.itemsize == 8 for line in lines]),
-            classes=lines[0].shape[1],
-        )
+        self.where = where
         ends = np.cumsum(self.where.frames) * nbest
         self.results = kernel.Results(
             labels=np.empty(ends[-1], np.int32),
@@ -488,7 +521,19 @@ class _Batch:
             lengths=np.empty((n, nbest), np.int32),
             values=np.empty((n, nbest, 4)),
             status=np.empty(n, np.int32),
+            finished=np.zeros(n, np.int64),
         )
+        self._collected = np.zeros(n, np.bool_)
+
+    def newly_finished(self) -> np.ndarray:
+        """Lines that were decoded since this was last asked."""
+        lines = np.flatnonzero((self.results.finished > 0) & ~self._collected)
+        self._collected[lines] = True
+        return lines
+
+    def not_collected(self) -> np.ndarray:
+        """All other lines."""
+        return np.flatnonzero(~self._collected)
 
     def normalize(self, i: int) -> None:
         """Turn the logits of a line into log-probabilities."""
@@ -517,30 +562,34 @@ class _Share:
         self.most_frames = int(frames.max())
         self.unknown: list[int] = []
 
-    def work(self) -> None:
-        """Decode until no line is left; any number of threads may do so."""
+    @property
+    def left(self) -> int:
+        """How many lines no thread has taken yet; may be below 0."""
+        return len(self.queue.order) - int(self.queue.taken[0])
+
+    def search(self, most_lines: int) -> None:
+        """Decode so many lines, or what is left; any number of threads may do so."""
         decoder, batch = self.plan.decoder, self.batch
         table, score = self.plan.arrays
         depth = min(self.most_frames * score.most_added, self.deepest) + score.most_added + 3
-        while self.queue.taken[0] < len(self.queue.order):
-            unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
-            kernel.search_lines(
-                batch.where,
-                self.queue,
-                _LINES_PER_CALL,
-                batch.target_of,
-                decoder.blank,
-                decoder.beam_size,
-                batch.nbest,
-                depth,
-                self.checks,
-                score,
-                table,
-                self.plan.automaton,
-                batch.results,
-                unknown,
-            )
-            self.unknown += unknown[1 : 1 + unknown[0]].tolist()
+        unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
+        kernel.search_lines(
+            batch.where,
+            self.queue,
+            most_lines,
+            batch.target_of,
+            decoder.blank,
+            decoder.beam_size,
+            batch.nbest,
+            depth,
+            self.checks,
+            score,
+            table,
+            self.plan.automaton,
+            batch.results,
+            unknown,
+        )
+        self.unknown += unknown[1 : 1 + unknown[0]].tolist()
 
     def stop(self) -> None:
         """Let no thread take a further line."""
@@ -570,25 +619,41 @@ class _Share:
         return True
 
 
-def _decode_shares(shares: Sequence[_Share], threads: int) -> None:
-    """Decode the lines of all shares on so many threads, this one among them."""
+def _decode_shares(shares: Sequence[_Share], threads: int, collect: Callable[[], None]) -> None:
+    """Decode the lines of all shares on so many threads, this one among them.
 
-    def work() -> None:
+    With several, this one also collects what all have found, in ever smaller portions: Python does its work while the
+    others search, who have nothing to do with it until the end.
+    """
+
+    def help_() -> None:
         for share in shares:
-            share.work()
+            while share.left > 0:
+                share.search(share.left)
 
-    if threads <= 1:
-        return work()
-    with ThreadPoolExecutor(threads - 1) as pool:
-        try:
-            others = [pool.submit(work) for _ in range(threads - 1)]
-            work()
-            for other in others:
+    others = [_pool(threads - 1).submit(help_) for _ in range(threads - 1)]
+    try:
+        for share in shares:
+            while (left := share.left) > 0:
+                share.search(min(max(3 * left // (4 * threads), _FEW_LINES), _LINES_PER_CALL))
+                if others:
+                    collect()
+        for other in others:
+            if not other.cancel():
                 other.result()
-        finally:
-            for share in shares:
-                share.stop()
-    return None
+    finally:
+        for share in shares:
+            share.stop()
+
+
+@cache
+def _pool(helpers: int) -> ThreadPoolExecutor:
+    """Threads that wait for work: starting and ending them would take as long as decoding some ten lines."""
+    return ThreadPoolExecutor(helpers, thread_name_prefix="fada-decoding")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def check_symbols(symbols: Sequence[str], blank: int) -> tuple[str, ...]:

@@ -186,6 +186,75 @@ def _reorder(x: Tensor, order: Tensor) -> Tensor:
     return x.gather(1, order[..., None].expand(-1, -1, x.shape[-1]))
 
 
+def convolutions(channels: Sequence[int]) -> tuple[ConvNorm, nn.ModuleList, ConvNorm]:
+    """The layers that :func:`columns_of` runs: stem, stages, last; `channels` as in :class:`CRNNConfig`."""
+    stem, first, second, third = channels
+    stages = [
+        ConvNorm(stem, first, pool=(2, 2)),
+        ConvNorm(first, second, pool=(2, 1)),
+        ConvNorm(second, second),
+        ConvNorm(second, third),
+    ]
+    return ConvNorm(1, stem, kernel=5, stride=2), nn.ModuleList(stages), ConvNorm(third, third)
+
+
+def frames_of(widths: Tensor) -> Tensor:
+    """Columns of lines of the given widths in pixels."""
+    return (((widths + 1) // 2) // 2).clamp(min=1)
+
+
+def columns_of(network: Any, pixel_values: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+    """Run the convolutions of `network` and take the maximum over each column.
+
+    Args:
+        network: has the layers of :func:`convolutions` as `stem`, `stages` and `last`.
+        pixel_values: (batch, 1, height, width), 0 for paper and 1 for ink.
+        widths: (batch,) pixels of each line without padding.
+
+    Returns:
+        (batch, columns, channels), zero beyond the line, and (batch,) the columns of each line.
+    """
+    x = pixel_values.to(memory_format=torch.channels_last)
+    x = x * mask_of(widths, x.shape[-1])[:, None, None, :].to(x.dtype)
+    half = mask_of((widths + 1) // 2, (x.shape[-1] + 1) // 2)[:, None, None, :]
+    x = network.stem(x, half)
+    lengths = frames_of(widths)
+    mask = mask_of(lengths, x.shape[-1] // 2)[:, None, None, :]
+    for stage in network.stages:
+        x = stage(x, mask)
+    x = x + network.last(x, mask)
+    return x.amax(2).transpose(1, 2), lengths
+
+
+def initialize(module: nn.Module) -> None:
+    """Weights to start from."""
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+    elif isinstance(module, nn.LSTM):
+        for name, parameter in module.named_parameters():
+            if name.startswith("weight_hh"):
+                for gate in parameter.chunk(4):
+                    nn.init.orthogonal_(gate)
+            elif name.startswith("weight"):
+                nn.init.xavier_uniform_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+    elif isinstance(module, nn.Linear | nn.Conv1d) and module.bias is not None:
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+
+
+def add_outputs(layer: nn.Linear | nn.Conv1d, count: int) -> None:
+    """Append outputs to a layer, with zero weights and a low bias: not written before they are learnt."""
+    weight, bias = layer.weight.data, layer.bias.detach()  # type: ignore[union-attr]
+    layer.weight = nn.Parameter(torch.cat([weight, weight.new_zeros(count, *weight.shape[1:])]))
+    layer.bias = nn.Parameter(torch.cat([bias, bias.new_full((count,), float(bias.min()) - 2)]))
+    if isinstance(layer, nn.Linear):
+        layer.out_features = len(layer.bias)
+    else:
+        layer.out_channels = len(layer.bias)
+
+
 class CRNNForCTC(PreTrainedModel):
     """Line recogniser: convolutions, the maximum over each column, bidirectional LSTMs, CTC."""
 
@@ -194,17 +263,8 @@ class CRNNForCTC(PreTrainedModel):
 
     def __init__(self, config: CRNNConfig) -> None:
         super().__init__(config)
-        stem, first, second, third = config.channels
-        self.stem = ConvNorm(1, stem, kernel=5, stride=2)
-        self.stages = nn.ModuleList(
-            [
-                ConvNorm(stem, first, pool=(2, 2)),
-                ConvNorm(first, second, pool=(2, 1)),
-                ConvNorm(second, second),
-                ConvNorm(second, third),
-            ]
-        )
-        self.last = ConvNorm(third, third)
+        self.stem, self.stages, self.last = convolutions(config.channels)
+        third = config.channels[-1]
         sizes = [third] + [2 * config.lstm_size] * (config.lstm_layers - 1)
         self.recurrent = nn.ModuleList([BiLSTM(size, config.lstm_size) for size in sizes])
         self.dropout = nn.Dropout(config.dropout)
@@ -214,36 +274,14 @@ class CRNNForCTC(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-        elif isinstance(module, nn.LSTM):
-            for name, parameter in module.named_parameters():
-                if name.startswith("weight_hh"):
-                    for gate in parameter.chunk(4):
-                        nn.init.orthogonal_(gate)
-                elif name.startswith("weight"):
-                    nn.init.xavier_uniform_(parameter)
-                else:
-                    nn.init.zeros_(parameter)
-        elif isinstance(module, nn.Linear | nn.Conv1d) and module.bias is not None:
-            nn.init.xavier_uniform_(module.weight)
-            nn.init.zeros_(module.bias)
+        initialize(module)
 
     def add_classes(self, count: int) -> None:
         """Append output classes, with zero weights and a low bias: not written before they are learnt."""
-        layers: list[nn.Linear | nn.Conv1d] = [self.output, *([self.shortcut] if self.shortcut is not None else [])]
-        for layer in layers:
-            weight, bias = layer.weight.data, layer.bias.detach()  # type: ignore[union-attr]
-            layer.weight = nn.Parameter(torch.cat([weight, weight.new_zeros(count, *weight.shape[1:])]))
-            layer.bias = nn.Parameter(torch.cat([bias, bias.new_full((count,), float(bias.min()) - 2)]))
-        self.config.vocab_size += count
-        self.output.out_features = self.config.vocab_size
+        add_outputs(self.output, count)
         if self.shortcut is not None:
-            self.shortcut.out_channels = self.config.vocab_size
-
-    def frames_of(self, widths: Tensor) -> Tensor:
-        """Output frames of lines of the given widths in pixels."""
-        return (((widths + 1) // 2) // 2).clamp(min=1)
+            add_outputs(self.shortcut, count)
+        self.config.vocab_size += count
 
     def forward(
         self,
@@ -261,16 +299,7 @@ class CRNNForCTC(PreTrainedModel):
         """
         if widths is None:
             widths = torch.full((len(pixel_values),), pixel_values.shape[-1], device=pixel_values.device)
-        x = pixel_values.to(memory_format=torch.channels_last)
-        x = x * mask_of(widths, x.shape[-1])[:, None, None, :].to(x.dtype)
-        half = mask_of((widths + 1) // 2, (x.shape[-1] + 1) // 2)[:, None, None, :]
-        x = self.stem(x, half)
-        lengths = self.frames_of(widths)
-        mask = mask_of(lengths, x.shape[-1] // 2)[:, None, None, :]
-        for stage in self.stages:
-            x = stage(x, mask)
-        x = x + self.last(x, mask)
-        columns = x.amax(2).transpose(1, 2)  # (batch, time, channels)
+        columns, lengths = columns_of(self, pixel_values, widths)
         x = self.dropout(columns)
         time = torch.arange(x.shape[1], device=x.device)
         reverse = lengths[:, None] - 1 - time

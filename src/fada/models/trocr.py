@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,28 +19,29 @@ from transformers import (
     TrOCRConfig,
     VisionEncoderDecoderConfig,
     VisionEncoderDecoderModel,
-    ViTConfig,
     ViTImageProcessor,
 )
 
 from fada.data.lines import Line
+from fada.models.columns import ColumnEncoder, ColumnEncoderConfig
+from fada.models.crnn import ctc_loss
 from fada.models.line_image import straighten
-from fada.models.recognizer import Tagging, characters_of
+from fada.models.recognizer import Tagging, characters_of, padded_labels
 from fada.models.seq2seq import NewCharacters, Seq2SeqRecognizer, add_characters
 
 TINY: dict[str, Any] = {
     "height": 40,
     "width": 640,
-    "patch": (40, 5),  # a patch is a column of the line: what follows in the text follows in the sequence
+    "channels": (16, 32, 64, 96),
     "size": 128,
-    "layers": (4, 2),  # encoder, decoder
+    "layers": (2, 2),  # encoder, decoder
     "heads": 4,
 }
-"""Shape of `trocr-tiny`: a million parameters, lines as level strips of 128 columns."""
+"""Shape of `trocr-tiny`: a million parameters, lines as level strips of 160 columns."""
 _STRIP_ASPECT = 0.6
-_COLUMNS_PER_CHARACTER = 2.0  # of a strip, on average: where the decoder looks first
+_COLUMNS_PER_CHARACTER = 2.5  # of a strip, on average: where the decoder looks first
 _SHARPNESS = 2.0  # of that look: about six columns at first
-_COLUMN_WAVES = 0.3  # size of the positions of columns: somewhat less than what the patches themselves bring
+_COLUMN_WAVES = 1.0  # size of the positions of columns: about what the convolutions bring
 
 
 class TrOCRRecognizer(Seq2SeqRecognizer):
@@ -84,6 +86,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         add_characters(model, recognizer.tokenizer, texts, new_characters)
         if tagging is not None:
             recognizer.add_tags(domains, tagging)
+        recognizer._fit_auxiliary_loss()
         return recognizer
 
     @classmethod
@@ -92,20 +95,20 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
     ) -> "TrOCRRecognizer":
         """A new small model whose tokens are the characters of `texts`; `shape` changes :data:`TINY`.
 
-        A vision transformer that starts from nothing needs long to find out that text runs along the line. Three things
-        tell it: lines are level strips with the proportions they have, padded at the end; a patch is a whole column;
-        and cross-attention starts along the diagonal (:func:`look_along_the_line`).
+        A transformer that starts from nothing needs long to find out that text runs along the line, and what a letter
+        looks like. Four things tell it: lines are level strips with the proportions they have, padded at the end; the
+        encoder gives a sequence of columns, found by convolutions; an auxiliary CTC loss makes them hold letters
+        (:mod:`fada.models.columns`); and cross-attention starts along the diagonal (:func:`look_along_the_line`).
         """
         shape = {**TINY, **shape}
         tokenizer = character_tokenizer(characters_of(texts))
-        encoder = ViTConfig(
+        encoder = ColumnEncoderConfig(
+            image_size=(shape["height"], shape["width"]),
+            channels=shape["channels"],
             hidden_size=shape["size"],
             num_hidden_layers=shape["layers"][0],
             num_attention_heads=shape["heads"],
-            intermediate_size=2 * shape["size"],
-            image_size=(shape["height"], shape["width"]),
-            patch_size=shape["patch"],
-            num_channels=3,
+            letters=len(tokenizer),
         )
         decoder = TrOCRConfig(
             vocab_size=len(tokenizer),
@@ -133,11 +136,34 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         )
         size = {"height": shape["height"], "width": shape["width"]}
         look_along_the_line(model)
-        # Paper is 0 and ink is not: an empty column says nothing.
-        processor = ViTImageProcessor(size=size, image_mean=[1.0] * 3, image_std=[0.25] * 3)
+        processor = ViTImageProcessor(size=size, image_mean=[1.0] * 3, image_std=[-1.0] * 3)  # paper is 0, ink is 1
         recognizer = cls(model, processor, tokenizer, strips=True)
         recognizer.add_tags(domains, tagging)
+        recognizer._fit_auxiliary_loss()
         return recognizer
+
+    def _fit_auxiliary_loss(self) -> None:
+        """Let it know tokens that were added to the decoder's."""
+        encoder = self.model.encoder
+        if isinstance(encoder, ColumnEncoder):
+            encoder.add_letters(len(self.tokenizer) - encoder.config.letters)
+
+    def task_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> tuple[Tensor, Any]:
+        """Cross-entropy; of `trocr-tiny`, with the auxiliary CTC loss of its encoder."""
+        loss, outputs = super().task_loss(model, inputs)
+        encoder = self.model.encoder
+        if not isinstance(encoder, ColumnEncoder) or not encoder.training or self.encoder_is_frozen:
+            return loss, outputs
+        characters = [[i for i in row if i >= 0 and i not in self._not_written] for row in inputs["labels"].tolist()]
+        scores = encoder.letters(outputs.encoder_last_hidden_state)
+        lengths = torch.full((len(scores),), scores.shape[1], device=scores.device)
+        labels = padded_labels(characters).to(scores.device)
+        auxiliary = ctc_loss(scores, lengths, labels, self.tokenizer.pad_token_id)
+        return loss + encoder.config.letters_weight * auxiliary, outputs
+
+    @cached_property
+    def _not_written(self) -> frozenset[int]:
+        return frozenset(self.tokenizer.all_special_ids)
 
     def prepare(self, line: Line) -> np.ndarray:
         """(height, width) uint8: the grey line, or a level strip; the model's own preprocessing follows."""
@@ -165,15 +191,14 @@ def look_along_the_line(model: Any) -> None:
     """Start cross-attention along the diagonal: the nth character is sought where nth characters are on average.
 
     Positions of columns and of characters become waves over the same lengths, and every cross-attention begins by
-    comparing them. All of it goes on learning. `model` is a new ViT with a TrOCR decoder of the same size.
+    comparing them. All of it goes on learning. `model` has a TrOCR decoder as large as its encoder.
     """
     decoder = model.decoder.model.decoder
-    columns = model.encoder.embeddings.position_embeddings  # (1, 1 + columns, size); the first is no column
+    columns = model.encoder.positions  # (1, columns, size)
     characters = decoder.embed_positions.weight  # (2 + characters, size); the first two are never used
     heads, size = decoder.layers[0].encoder_attn.num_heads, columns.shape[-1]
     with torch.no_grad():
-        along = model.config.encoder.image_size[1] // model.config.encoder.patch_size[1]
-        columns[0, 1:] = _COLUMN_WAVES * _waves(torch.arange(columns.shape[1] - 1) % along, size, heads)
+        columns[0] = _COLUMN_WAVES * _waves(torch.arange(columns.shape[1]), size, heads)
         # The first character is written at the second position: the start token comes before it.
         where = (torch.arange(len(characters) - 2) + 0.5) * _COLUMNS_PER_CHARACTER
         characters[2:] = model.config.decoder.init_std * _waves(where, size, heads)  # as large as the tokens
