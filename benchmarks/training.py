@@ -11,10 +11,8 @@ from run to run, in both cases).
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from transformers import TrOCRConfig, VisionEncoderDecoderConfig, VisionEncoderD
 import fada
 from fada.alignment import AlignmentLoss
 from fada.models.crnn import PRESETS, CRNNConfig, CRNNForCTC
+from fada.overhead import paired_ratio
 from fada.tokens import TokenTable
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,;:'-" + "".join(chr(c) for c in range(0x3B1, 0x3CA)) + "ἀἁἐἑἠἡἰἱὀὁὐὑὠὡ"
@@ -97,22 +96,6 @@ def _targets() -> fada.TargetSet:
 
 
 CASES: dict[str, Callable[[], Step]] = {"crnn": crnn, "decoder": decoder}
-
-
-def paired_ratio(step: Step, rounds: int) -> tuple[float, float]:
-    """Median ratio of aligned to plain steps, and the median seconds of a plain one."""
-    for aligned in (False, True):
-        step(aligned)
-    ratios, plain_times = [], []
-    for round_ in range(rounds):
-        seconds = {}
-        for aligned in (False, True) if round_ % 2 else (True, False):
-            started = time.process_time()
-            step(aligned)
-            seconds[aligned] = time.process_time() - started
-        ratios.append(seconds[True] / seconds[False])
-        plain_times.append(seconds[False])
-    return statistics.median(ratios), statistics.median(plain_times)
 
 
 def own_peak() -> int:

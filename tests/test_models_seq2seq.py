@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from tokenizers import Tokenizer
 from transformers import (
     PreTrainedTokenizerFast,
@@ -156,6 +157,52 @@ def test_a_new_trocr_looks_along_the_line_before_it_has_learnt_anything() -> Non
     assert attention.shape[1] == 160
     looked_at = [float(attention[t, int(2.5 * t) - 3 : int(2.5 * t) + 7].sum()) for t in range(2, 30)]
     assert np.mean(looked_at) > 0.5  # by chance it would be 0.06
+
+
+def test_the_auxiliary_loss_is_ctc_over_the_characters_while_training() -> None:
+    torch.manual_seed(1)
+    recognizer = tiny_trocr(domains=["old", "new"], tagging="predicted")
+    lines = image_lines(2)
+    arrays = [recognizer.prepare(line) for line in lines]
+    inputs = recognizer.collate(arrays, [recognizer.encode("abca", "new"), recognizer.encode("d", "old")])
+    model = recognizer.model.eval()
+    plain, outputs = recognizer.task_loss(model, inputs)
+    torch.testing.assert_close(plain, outputs.loss)
+    letters = model.encoder.letters(outputs.encoder_last_hidden_state).log_softmax(-1)
+    tokens = [recognizer.tokenizer.convert_tokens_to_ids(list(text)) for text in ("abca", "d")]
+    expected = [
+        F.ctc_loss(letters[i, :, None], torch.tensor([t]), [letters.shape[1]], [len(t)], blank=0, reduction="sum")
+        / len(t)
+        for i, t in enumerate(tokens)
+    ]
+    model.encoder.training = True  # without dropout and batch statistics
+    both, _ = recognizer.task_loss(model, inputs)
+    torch.testing.assert_close(both, plain + model.encoder.config.letters_weight * sum(expected) / 2)
+
+
+def test_the_auxiliary_loss_learns_of_new_characters(tmp_path: Path) -> None:
+    tiny_trocr().save_pretrained(tmp_path / "model")
+    loaded = TrOCRRecognizer.load(tmp_path / "model", ["abcdé"], "add", ["old", "new"], "given")
+    encoder = loaded.model.encoder
+    assert encoder.letters.out_features == encoder.config.letters == len(loaded.tokenizer)
+    loaded.save_pretrained(tmp_path / "grown")
+    again = TrOCRRecognizer.load(tmp_path / "grown")
+    torch.testing.assert_close(again.model.encoder.letters.weight, encoder.letters.weight)
+    arrays = [again.prepare(line) for line in image_lines(2)]
+    again.model.train()
+    loss, _ = again.task_loss(again.model, again.collate(arrays, [again.encode("é", "old")] * 2))
+    assert torch.isfinite(loss)
+
+
+def test_what_follows_the_ink_does_not_change_what_is_read() -> None:
+    recognizer = tiny_trocr()
+    encoder = recognizer.model.encoder.eval()
+    strip = np.full((16, 30), 255, np.uint8)
+    strip[4:12, 3:27:4] = 0
+    pixels = recognizer.collate([strip, np.pad(strip, ((0, 0), (0, 30)), constant_values=255)])["pixel_values"]
+    states = encoder(pixels).last_hidden_state
+    torch.testing.assert_close(states[0], states[1])
+    assert states.shape == (2, encoder.config.columns, 16)
 
 
 def test_strips_keep_their_proportions_are_padded_with_paper_and_squeezed_if_too_long() -> None:

@@ -69,6 +69,8 @@ def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
         result["ours"]["rows"]
     )
     assert result["arms"]["standard"]["hypotheses_changed_by_gd"] <= result["lines"]["test"]
+    assert all(0.5 < result["overhead"][what]["ratio"] < 5 for what in ("training", "decoding"))
+    assert "overhead" not in result_of(reproduced[0], 2)  # measured once
 
 
 def test_the_figures_of_the_data_are_drawn(reproduced):

@@ -381,26 +381,6 @@ def test_the_loss_of_stored_encoder_outputs_is_that_of_the_lines_themselves(kind
 def test_only_models_with_a_decoder_have_an_encoder_to_freeze(data: Path, tmp_path: Path) -> None:
     with pytest.raises(fada.FadaError, match="freeze is 'encoder', but crnn:tiny has no decoder"):
         run(data, tmp_path / "run", freeze="encoder")
-    with pytest.raises(fada.FadaError, match="beginnings is 1, but crnn:tiny has no decoder"):
-        run(data, tmp_path / "run", beginnings=1)
-
-
-def test_a_new_decoder_begins_with_the_beginnings_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    long = [Line(line.id, "abcd" * 15, line.domain, image=line.image) for line in image_lines(4)]
-    write_parquet(long, data / "train.parquet")
-    write_parquet(image_lines(2, prefix="other"), data / "validation.parquet")
-    lengths: list[int] = []
-    collate = LineDataset.collate
-
-    def watched(self: LineDataset, items: Any) -> dict[str, torch.Tensor]:
-        lengths.extend(len(item["labels"]) for item in items)
-        return collate(self, items)
-
-    monkeypatch.setattr(LineDataset, "collate", watched)
-    run(data, tmp_path / "run", model="trocr-tiny", epochs=3, beginnings=2, beam_size=1)
-    assert lengths == [24] * 4 + [48] * 4 + [62] * 4  # start, 60 characters, end
 
 
 def test_a_trial_uses_only_some_lines_of_each_split(data: Path, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ TABLES = {
     "lambda": MAIN,
     "examples": MAIN,
     "diagnostics": MAIN,
+    "overhead": MAIN,
     "figures": MAIN,
 }
 """Tables of the paper by name, and the recipes that they are made from: one run of a recipe serves all of them."""
@@ -210,6 +211,9 @@ def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained]) -> dict
         from fada.reproduce_seq2seq import evaluate_decoders
 
         found = evaluate_decoders(recipe, trained)
+    if seed == recipe.seeds[0]:
+        standard = next(item for item in trained if item.arm == STANDARD)
+        found["overhead"] = _overhead_of(standard)
     return {
         "recipe": recipe.title,
         "dataset": recipe.dataset,
@@ -222,6 +226,16 @@ def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained]) -> dict
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
         **found,
     }
+
+
+def _overhead_of(item: Trained) -> dict[str, Any]:
+    """Measured once for a run, and kept in its folder."""
+    from fada.overhead import measure_overhead
+
+    path = item.run.folder / "overhead.json"
+    if not path.exists():
+        write_json(path, measure_overhead(item.run.folder, data=item.settings["data"]))
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _evaluate_emissions(recipe: Recipe, trained: Sequence[Trained]) -> dict[str, Any]:

@@ -56,7 +56,6 @@ from fada.training_data import (
 
 CHECKPOINT_STATE = "fada_state.pt"
 _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
-_FIRST_BEGINNING = 24  # tokens, doubled with every epoch
 _MEASURED_PER_EPOCH = 8  # steps of each epoch whose gradient norms are recorded
 
 
@@ -96,7 +95,6 @@ class TrainSettings(BaseModel):
     lam_warmup: float = Field(5.0, ge=0, description="Epochs until alignment has its full weight (warmup).")
 
     epochs: int = Field(30, ge=1)
-    beginnings: int = Field(0, ge=0, description="Epochs in which a new decoder learns the beginnings of lines only.")
     patience: int = Field(4, ge=0, description="Epochs without a better validation CER before stopping; 0 never.")
     batch_size: int = Field(4, ge=1)
     accumulate: int = Field(1, ge=1, description="Batches per optimiser step.")
@@ -187,7 +185,7 @@ def _train(settings: TrainSettings) -> Run:
         dropout=settings.dropout,
     )
     check_lines(splits, recognizer)
-    _prepare_decoder_training(settings, recognizer)
+    _freeze(settings, recognizer)
     data = _datasets(settings, recognizer, splits, targets.domains)
     trainer = FadaTrainer(settings, recognizer, targets, data["train"], data["validation"], checkpoints)
     if trainer.is_world_process_zero():
@@ -202,17 +200,15 @@ def _train(settings: TrainSettings) -> Run:
     return Run(out)
 
 
-def _prepare_decoder_training(settings: TrainSettings, recognizer: Recognizer) -> None:
-    asked = {"freeze": settings.freeze == "encoder", "beginnings": settings.beginnings > 0}
-    if isinstance(recognizer, Seq2SeqRecognizer):
-        if asked["freeze"]:
-            recognizer.freeze_encoder()
-    elif any(asked.values()):
-        name = next(name for name, value in asked.items() if value)
+def _freeze(settings: TrainSettings, recognizer: Recognizer) -> None:
+    if settings.freeze == "none":
+        return
+    if not isinstance(recognizer, Seq2SeqRecognizer):
         raise FadaError(
-            f"{name} is {getattr(settings, name)!r}, but {settings.model} has no decoder. "
+            f"freeze is {settings.freeze!r}, but {settings.model} has no decoder. "
             "Use it with TrOCR and Whisper models, or leave it out."
         )
+    recognizer.freeze_encoder()
 
 
 def _datasets(
@@ -458,8 +454,6 @@ class _Epochs(TrainerCallback):
         dataset = self.trainer.train_dataset
         assert isinstance(dataset, LineDataset)
         dataset.epoch = int((state.epoch or 0) + 1e-6)
-        early = dataset.epoch < self.trainer.settings.beginnings
-        dataset.beginning = _FIRST_BEGINNING * 2**dataset.epoch if early else None
         if not state.epoch or not _within_epoch(state):
             self.trainer.alignment_loss.start_epoch()
 

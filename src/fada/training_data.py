@@ -115,8 +115,6 @@ class LineDataset(Dataset[dict[str, Any]]):
     ) -> None:
         self.recognizer, self.augment = recognizer, augment
         self.epoch = 0
-        self.beginning: int | None = None
-        """Only so many tokens of each line are to be learnt, for decoders; None: the whole line."""
         self.lines: list[Line] = []
         self.left_out: dict[str, str] = {}
         self._domain_index = {domain: i for i, domain in enumerate(domains)}
@@ -147,7 +145,7 @@ class LineDataset(Dataset[dict[str, Any]]):
         if self.augment is not None:
             array = self.recognizer.augmented(array, self.augment, self.epoch, index)
         line = self.lines[index]
-        labels = self.recognizer.encode(str(line.text), line.domain)[: self.beginning]
+        labels = self.recognizer.encode(str(line.text), line.domain)
         return {"array": array, "labels": labels, "domain": self._domain_index[str(line.domain)]}
 
     def array(self, index: int) -> np.ndarray:

@@ -14,7 +14,7 @@ def reproduce(
     name: str = typer.Argument(
         ...,
         help="A recipe (a YAML file of recipes/), or a table: main, ablation, domains, beams, lambda, examples, "
-        "diagnostics, figures (one run of a recipe gives all of them).",
+        "diagnostics, overhead, figures (one run of a recipe gives all of them).",
     ),
     data: str | None = typer.Option(None, "--data", help="Where the lines are, if not where the recipe says."),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),

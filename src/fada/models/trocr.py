@@ -163,7 +163,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
 
     @cached_property
     def _not_written(self) -> frozenset[int]:
-        return frozenset(self.tokenizer.all_special_ids)
+        return frozenset(i for i, token in self.tokenizer.added_tokens_decoder.items() if token.special)
 
     def prepare(self, line: Line) -> np.ndarray:
         """(height, width) uint8: the grey line, or a level strip; the model's own preprocessing follows."""
