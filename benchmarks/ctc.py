@@ -16,6 +16,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -194,14 +195,14 @@ def measure(beam: int, lines: list[np.ndarray], rounds: int) -> list[dict[str, A
         started = time.process_time()
         decode(lines[:2])
         per_line = max((time.process_time() - started) / 2, 1e-6)
-        sizes[name] = int(np.clip(SECONDS_PER_ROUND / per_line, 4, len(lines)))
+        sizes[name] = max(4, int(SECONDS_PER_ROUND / per_line))
     seconds: dict[str, list[float]] = {name: [] for name in chosen}
     for _ in range(rounds):
         for name, decode in chosen.items():
-            few = lines[: sizes[name]]
+            enough = list(islice(cycle(lines), sizes[name]))
             started = time.process_time()
-            texts[name] = decode(few)
-            seconds[name].append((time.process_time() - started) / len(few))
+            texts[name] = decode(enough)
+            seconds[name].append((time.process_time() - started) / len(enough))
     rows = []
     for name in chosen:
         same = [a == b for a, b in zip(texts[name], texts[PLAIN], strict=False)]
