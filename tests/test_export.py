@@ -139,9 +139,25 @@ def test_a_model_that_was_not_exported_has_no_decoder(tmp_path):
     assert Knowledge.load(tmp_path).targets is None
 
 
-def test_runs_without_emissions_are_refused(tmp_path):
+def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path):
+    data = image_folder(tmp_path / "lines")
+    settings = {"data": [str(data)], "model": "trocr-tiny", "epochs": 1, "max_lines": 4, "beam_size": 1}
+    train(TrainSettings.of({**settings, "out": tmp_path / "run"}))
+    done = run("export", tmp_path / "run", "--out", tmp_path / "model", "--title", "Reader")
+    assert done.exit_code == 0, done.output
+    assert Decoder.of_model(tmp_path / "model") is None
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "# Reader" in card
+    assert "| greedy |" in card
+    loaded = load_recognizer(tmp_path / "model")
+    assert str(loaded.model.dtype) == "torch.float32"
+    again = {**settings, "model": str(tmp_path / "model"), "out": tmp_path / "further"}
+    assert train(TrainSettings.of(again)).metrics["seconds"] > 0
+
+
+def test_runs_that_have_not_finished_are_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(FadaError, match="no emissions"):
+    with pytest.raises(FadaError, match="no predictions"):
         export(tmp_path, tmp_path / "model")
 
 

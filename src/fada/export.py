@@ -1,10 +1,10 @@
-"""A model folder to share: weights in half precision, targets, a tuned decoder, and a model card that says what it is.
+"""A model folder to share: weights in half precision, and a model card that says what it is.
 
-``fada transcribe FOLDER`` takes the decoder of the folder unless it is told otherwise.
+A CTC model comes with targets and a tuned decoder; ``fada transcribe FOLDER`` takes it unless it is told otherwise.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def export(
     order: int = 6,
     beam: int = 10,
 ) -> Path:
-    """Write the model of a finished run of a CTC recogniser, with a decoder tuned on its validation lines.
+    """Write the model of a finished run; of a CTC recogniser, with a decoder tuned on its validation lines.
 
     Args:
         run_folder: as ``fada train`` wrote it.
@@ -63,22 +63,25 @@ def export(
         licence: of the model, which follows from that of its data.
         credits_file: Markdown with the attribution that the data ask for; it becomes part of the card.
         data: where the training lines are now, if not where the run found them.
-        order: of the character language model, trained on the run's training text.
-        beam: of the tuned decoder.
+        order: of the character language model of a CTC recogniser, trained on the run's training text.
+        beam: of its tuned decoder.
     """
     run, out = load_run(run_folder), Path(out)
-    if not (run.folder / "emissions").is_dir():
-        raise FadaError(f"{run.folder}: no emissions, so no CTC model that has finished training.")
+    if not (run.folder / "predictions.parquet").is_file():
+        raise FadaError(f"{run.folder}: no predictions, so no model that has finished training.")
     if out.exists() and any(out.iterdir()):
         raise FadaError(f"{out} is not empty. Choose another folder, or delete it.")
     about = Path(credits_file).read_text(encoding="utf-8").strip() if credits_file else run.config.get("citation") or ""
     licence = licence or run.config.get("licence")
-    decoder = _tuned_decoder(run, data, order, beam)
+    has_emissions = (run.folder / "emissions").is_dir()
+    decoder = _tuned_decoder(run, data, order, beam) if has_emissions else None
     recognizer = run.recognizer
     recognizer.model.half()
     recognizer.save_pretrained(out)
-    decoder.save(out)
-    write_text(out / "README.md", _card(run, decoder, title or run.folder.name, licence, about))
+    errors = _errors_of_predictions(run) if decoder is None else _errors_with(decoder, run)
+    if decoder is not None:
+        decoder.save(out)
+    write_text(out / "README.md", _card(run, errors, title or run.folder.name, licence, about))
     return out
 
 
@@ -104,18 +107,10 @@ def _tuned_decoder(run: Run, data: str | None, order: int, beam: int) -> Decoder
     return Decoder(Tuned(**weights.model_dump(), lm_order=order, lm_share=knowledge.lm_share), knowledge)
 
 
-def _card(run: Run, decoder: Decoder, title: str, licence: str | None, about: str) -> str:
+def _card(run: Run, errors: Sequence[str], title: str, licence: str | None, about: str) -> str:
     """The model card: what it reads, how well, how it was made, whose data it is from."""
     config = run.config
     settings = config["settings"]
-    plain = Weights(beam=settings["beam_size"])
-    search = BeamSearch(run.emissions("test"), decoder.knowledge, None)
-    columns = {
-        "beam search, network alone": search.choose(plain),
-        "with the decoder of this folder": search.choose(decoder.tuned.weights),
-        "... without being told the domain": _without_domains(run, decoder),
-    }
-    rows = _error_rows(search, columns)
     names = ("model", "epochs", "batch_size", "learning_rate", "lam", "distance", "scale", "augment", "seed")
     made = ", ".join(f"{name} {settings[name]}" for name in names)
     lines = config["lines"]
@@ -128,10 +123,7 @@ def _card(run: Run, decoder: Decoder, title: str, licence: str | None, about: st
             "",
             "## Error rates",
             "",
-            f"CER in percent on {lines['test']} test lines, pages that were not trained on. The decoder's weights were "
-            f"chosen on {lines['validation']} validation lines.",
-            "",
-            *rows,
+            *errors,
             "",
             "## How it was made",
             "",
@@ -146,22 +138,47 @@ def _card(run: Run, decoder: Decoder, title: str, licence: str | None, about: st
     )
 
 
+def _errors_with(decoder: Decoder, run: Run) -> list[str]:
+    search = BeamSearch(run.emissions("test"), decoder.knowledge, None)
+    systems = {
+        "beam search, network alone": search.choose(Weights(beam=run.config["settings"]["beam_size"])),
+        "with the decoder of this folder": search.choose(decoder.tuned.weights),
+        "... without being told the domain": _without_domains(run, decoder),
+    }
+    lines = run.config["lines"]
+    told = (
+        f"CER in percent on {lines['test']} test lines, pages that were not trained on. The decoder's weights were "
+        f"chosen on {lines['validation']} validation lines."
+    )
+    return [told, "", *_error_rows([str(d) for d in search.domains], list(search.references or ()), systems)]
+
+
+def _errors_of_predictions(run: Run) -> list[str]:
+    rows = run.predictions.to_pylist()
+    systems = {
+        name: [row for row in rows if row["system"] == name] for name in dict.fromkeys(r["system"] for r in rows)
+    }
+    first = next(iter(systems.values()))
+    texts = {name: [row["hypothesis"] for row in chosen] for name, chosen in systems.items()}
+    told = f"CER in percent on {len(first)} lines that were not trained on."
+    return [told, "", *_error_rows([str(r["domain"]) for r in first], [r["reference"] for r in first], texts)]
+
+
 def _without_domains(run: Run, decoder: Decoder) -> list[str]:
     return BeamSearch(replace(run.emissions("test"), domains=None), decoder.knowledge, None).choose(
         decoder.tuned.weights
     )
 
 
-def _error_rows(search: BeamSearch, systems: Mapping[str, list[str]]) -> list[str]:
+def _error_rows(domain_of: Sequence[str], references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> list[str]:
     """A Markdown table: CER of every system per domain and overall."""
-    domains = sorted({str(domain) for domain in search.domains}, key=natural_key)
-    references = list(search.references or ())
+    domains = sorted(set(domain_of), key=natural_key)
     rows = [f"| | {' | '.join(domains)} | all |", "|" + "---|" * (len(domains) + 2)]
     for name, texts in systems.items():
         scores = score_lines(references, texts)
         cells = []
         for domain in [*domains, None]:
-            inside = [domain is None or str(found) == domain for found in search.domains]
+            inside = [domain in (None, found) for found in domain_of]
             cells.append(f"{100 * scores.edits[inside].sum() / max(scores.characters[inside].sum(), 1):.1f}")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows

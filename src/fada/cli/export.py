@@ -11,7 +11,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    run: Path = typer.Argument(..., help="Run folder of a CTC model, finished."),
+    run: Path = typer.Argument(..., help="Run folder, finished."),
     out: Path = typer.Option(..., "--out", "-o", help="The model folder to write."),
     title: str | None = typer.Option(None, "--title", help="Title of the model card."),
     licence: str | None = typer.Option(None, "--licence", help="Licence of the model; it follows from its data."),
@@ -22,7 +22,7 @@ def export(
     order: int = typer.Option(6, "--order", min=1, max=12, help="Order of the character language model."),
     beam: int = typer.Option(10, "--beam", min=1, help="Beam of the decoder that comes with the model."),
 ) -> None:
-    """Write a model folder to share: half-precision weights, targets, a tuned decoder, a model card.
+    """Write a model folder to share: half-precision weights, a model card; of CTC models also targets and a decoder.
 
     The decoder (language model, prior correction) is trained on the run's training text and tuned on its validation
     lines; `fada transcribe FOLDER …` uses it unless told otherwise.

@@ -31,4 +31,4 @@ def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
     from fada.models.registry import load
 
     disable_progress_bar()
-    return load(resolve(name))
+    return load(name)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fada.errors import FadaError
+from fada.models import resolve
 from fada.models.crnn import PRESETS, CRNNRecognizer
 from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging
 from fada.models.seq2seq import NewCharacters
@@ -71,7 +72,7 @@ def _load(
     new_characters: NewCharacters,
     max_seconds: float | None,
 ) -> Recognizer:
-    path = Path(name)
+    path = Path(resolve(name))
     if (path / "model" / "config.json").is_file():
         path = path / "model"
     config = configuration(path)
