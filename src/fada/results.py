@@ -84,12 +84,13 @@ def table_of(recipe: "Recipe", seeds: Iterable[Mapping[str, Any]]) -> str:
     """The row of the main table in Markdown: CER and WER, mean (SEM) over seeds, beside the paper's own figures."""
     seeds = list(seeds)
     rows = []
-    for name in _common(seeds):
+    for name in _names(seeds, "systems"):
         paper = recipe.published.get(name)
         published = f"{paper[0]:.2f} / {paper[1]:.2f}" if paper else ""
-        rows.append([name, _mean(seeds, name, "cer"), _mean(seeds, name, "wer"), *_change(seeds, name), published])
-    head = ["system", "CER %", "WER %", "CER relative to standard", "seeds with p < 0.05", "the paper, CER / WER"]
-    told = f"{_counted(len(seeds), 'seed')}, {seeds[0]['lines']['test']} test lines; mean (SEM)."
+        entries = _entries(seeds, "systems", name)
+        rows.append([name, str(len(entries)), *_row(entries), published])
+    head = ["system", "seeds", "CER %", "WER %", "CER relative to standard", "with p < 0.05", "the paper, CER / WER"]
+    told = f"{seeds[0]['lines']['test']} test lines; mean (SEM) over seeds."
     return "\n".join([f"# {recipe.title}", "", recipe.differences.strip(), "", told, "", *_table(head, rows), ""])
 
 
@@ -122,13 +123,12 @@ def _main_table(found: Mapping[str, Seeds]) -> Iterator[str]:
     yield from ("## Main results", "")
     rows = []
     for seeds in found.values():
-        names = _common(seeds)
+        names = _names(seeds, "systems")
         ours = [name for name in names if name not in (BASE, "TR-TT", "TR-TT + GD", *ABLATION)]
         for name in (BASE, "TR-TT", "FADA-TR-GD", *ours):
-            if name in names:
-                row = [seeds[0]["dataset"], seeds[0]["model"], name, str(len(seeds))]
-                rates = [_mean(seeds, name, "cer"), _mean(seeds, name, "wer")]
-                rows.append([*row, *rates, *_change(seeds, name), _paper_change(seeds[0], name)])
+            if entries := _entries(seeds, "systems", name):
+                row = [seeds[0]["dataset"], seeds[0]["model"], name, str(len(entries))]
+                rows.append([*row, *_row(entries), _paper_change(seeds[0], name)])
     head = [
         "data",
         "model",
@@ -150,8 +150,8 @@ def _main_table(found: Mapping[str, Seeds]) -> Iterator[str]:
 def _ablation(found: Mapping[str, Seeds]) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        names = _common(seeds)
-        cells = [_change(seeds, name)[0] if name in names else "" for name in ABLATION]
+        found_here = [_entries(seeds, "systems", name) for name in ABLATION]
+        cells = [_row(entries)[2] if entries else "" for entries in found_here]
         papers = [_paper_change(seeds[0], name) for name in ABLATION]
         changed = sum(seed["arms"][BASE]["hypotheses_changed_by_gd"] for seed in seeds)
         lines = sum(seed["lines"]["test"] for seed in seeds)
@@ -170,17 +170,17 @@ def _ours(found: Mapping[str, Seeds]) -> Iterator[str]:
         yield (
             f"Parts added one after the other, against plain beam search of the standard model. Language model: "
             f"{settings['lm_order']}-gram, {settings['lm_smoothing']}, {settings['lm_share']:g} of the domain's own; "
-            f"beam {settings['beam']}; {_counted(len(seeds), 'seed')}."
+            f"beam {settings['beam']}."
         )
         yield ""
         rows = []
-        for name in first["rows"]:
-            if all(name in seed["ours"]["rows"] for seed in seeds):
-                entries = [seed["ours"]["rows"][name] for seed in seeds]
-                validation = [entry.get("validation_cer") for entry in entries]
-                tuned = str(mean_sem(validation)) if None not in validation else ""
-                rows.append([name, tuned, *_row(entries)])
-        yield from _table(["system", "validation CER", "CER", "WER", "CER relative", "seeds with p < 0.05"], rows)
+        for name in _names(seeds, "ours", "rows"):
+            entries = _entries(seeds, "ours", "rows", name)
+            validation = [entry["validation_cer"] for entry in entries if "validation_cer" in entry]
+            tuned = str(mean_sem(validation)) if validation else ""
+            rows.append([name, str(len(entries)), tuned, *_row(entries)])
+        head = ["system", "seeds", "validation CER", "CER", "WER", "CER relative", "seeds with p < 0.05"]
+        yield from _table(head, rows)
         yield ""
 
 
@@ -188,25 +188,25 @@ def _per_domain(found: Mapping[str, Seeds]) -> Iterator[str]:
     for seeds in found.values():
         domains = sorted(seeds[0]["systems"][BASE]["per_domain"], key=natural_key)
         rows = []
-        for name in _common(seeds):
-            entries = [seed["systems"][name]["per_domain"] for seed in seeds]
-            rows.append([name, *(str(mean_sem([entry[domain] for entry in entries])) for domain in domains)])
+        for name in _names(seeds, "systems"):
+            entries = _entries(seeds, "systems", name, "per_domain")
+            rates = [str(mean_sem([entry[domain] for entry in entries])) for domain in domains]
+            rows.append([name, str(len(entries)), *rates])
         yield from (f"## CER per domain: {_title(seeds)}", "")
-        yield from _table(["system", *domains], rows)
+        yield from _table(["system", "seeds", *domains], rows)
         yield ""
 
 
 def _beams(found: Mapping[str, Seeds]) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        for arm in seeds[0]["beams"]:
-            if all(arm in seed["beams"] for seed in seeds):
-                for width in seeds[0]["beams"][arm]:
-                    entries = [seed["beams"][arm][width] for seed in seeds]
-                    rates = [str(mean_sem([entry[metric] for entry in entries])) for metric in ("cer", "wer")]
-                    rows.append([seeds[0]["dataset"], seeds[0]["model"], arm, width, *rates])
+        for arm in _names(seeds, "beams"):
+            for width in _names(seeds, "beams", arm):
+                entries = _entries(seeds, "beams", arm, width)
+                rates = [str(mean_sem([entry[metric] for entry in entries])) for metric in ("cer", "wer")]
+                rows.append([seeds[0]["dataset"], seeds[0]["model"], arm, width, str(len(entries)), *rates])
     yield from ("## Beam size, plain beam search", "")
-    yield from _table(["data", "model", "training", "beam", "CER", "WER"], rows)
+    yield from _table(["data", "model", "training", "beam", "seeds", "CER", "WER"], rows)
     yield ""
 
 
@@ -231,17 +231,16 @@ def _lambdas(found: Mapping[str, Seeds]) -> Iterator[str]:
 def _rivals(found: Mapping[str, Seeds]) -> Iterator[str]:
     for seeds in _having(found, "rivals"):
         rows = []
-        for arm, rivals in seeds[0]["rivals"].items():
-            if all(arm in seed["rivals"] for seed in seeds):
-                for name in rivals:
-                    entries = [seed["rivals"][arm][name] for seed in seeds]
-                    settings = dict.fromkeys(entry["setting"] for entry in entries)
-                    rows.append([arm, name, "; ".join(filter(None, settings)), *_row(entries)])
+        for arm in _names(seeds, "rivals"):
+            for name in _names(seeds, "rivals", arm):
+                entries = _entries(seeds, "rivals", arm, name)
+                settings = "; ".join(filter(None, dict.fromkeys(entry["setting"] for entry in entries)))
+                rows.append([arm, name, settings, str(len(entries)), *_row(entries)])
         yield from (f"## Rivals on the same emissions: {_title(seeds)}", "")
         yield "Relative to plain beam search of the same training."
         yield ""
-        head = ["training", "decoding", "setting, from validation", "CER", "WER", "CER relative", "seeds with p < 0.05"]
-        yield from _table(head, rows)
+        head = ["training", "decoding", "setting, from validation", "seeds"]
+        yield from _table([*head, "CER", "WER", "CER relative", "seeds with p < 0.05"], rows)
         yield ""
 
 
@@ -342,18 +341,17 @@ def _having(found: Mapping[str, Seeds], part: str) -> list[list[Mapping[str, Any
     return [seeds for seeds in kept if seeds]
 
 
-def _common(seeds: Seeds) -> list[str]:
-    """The systems that every seed has."""
-    return [name for name in seeds[0]["systems"] if all(name in seed["systems"] for seed in seeds)]
+def _entries(seeds: Seeds, *path: str) -> list[Mapping[str, Any]]:
+    """What lies at the end of a path of keys, of the seeds that have it."""
+    found: list[Any] = list(seeds)
+    for key in path:
+        found = [entry[key] for entry in found if key in entry]
+    return found
 
 
-def _mean(seeds: Seeds, name: str, metric: str) -> str:
-    return str(mean_sem([seed["systems"][name][metric] for seed in seeds]))
-
-
-def _change(seeds: Seeds, name: str) -> list[str]:
-    """Relative change of the CER, and in how many seeds the test rejects."""
-    return _row([seed["systems"][name] for seed in seeds])[2:]
+def _names(seeds: Seeds, *path: str) -> list[str]:
+    """The keys at the end of a path, of any seed."""
+    return list(dict.fromkeys(name for entry in _entries(seeds, *path) for name in entry))
 
 
 def _row(entries: Seeds) -> list[str]:
@@ -376,10 +374,6 @@ def _paper_change(seed: Mapping[str, Any], name: str) -> str:
 
 def _title(seeds: Seeds) -> str:
     return f"{seeds[0]['dataset']}, {seeds[0]['model']}"
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("s" if number != 1 else "")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
