@@ -16,7 +16,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -195,14 +194,14 @@ def measure(beam: int, lines: list[np.ndarray], rounds: int) -> list[dict[str, A
         started = time.process_time()
         decode(lines[:2])
         per_line = max((time.process_time() - started) / 2, 1e-6)
-        sizes[name] = max(4, int(SECONDS_PER_ROUND / per_line))
+        sizes[name] = int(np.clip(SECONDS_PER_ROUND / per_line, 4, len(lines)))
     seconds: dict[str, list[float]] = {name: [] for name in chosen}
     for _ in range(rounds):
         for name, decode in chosen.items():
-            enough = list(islice(cycle(lines), sizes[name]))
+            few = lines[: sizes[name]]
             started = time.process_time()
-            texts[name] = decode(enough)
-            seconds[name].append((time.process_time() - started) / len(enough))
+            texts[name] = decode(few)
+            seconds[name].append((time.process_time() - started) / len(few))
     rows = []
     for name in chosen:
         same = [a == b for a, b in zip(texts[name], texts[PLAIN], strict=False)]
@@ -212,26 +211,48 @@ def measure(beam: int, lines: list[np.ndarray], rounds: int) -> list[dict[str, A
                 "decoder": name,
                 "lines_per_second": 1 / min(seconds[name]),
                 "same_text_percent": 100 * float(np.mean(same)),
-                "slower_than_plain": ratio(seconds[name], seconds[PLAIN]),
+                "plain_over_this": ratio(seconds[name], seconds[PLAIN]),
                 "lines": sizes[name],
             }
         )
     return rows
 
 
-def measure_threads(beam: int, lines: list[np.ndarray], rounds: int) -> dict[str, Any]:
-    """Wall-clock time of a batch on one and on two threads, short and often."""
-    batch = (lines * 4)[: max(100, 4000 // beam)]
-    settings: dict[str, dict[str, Any]] = {"plain": {}, "guided": {"target": target(), "lam": 0.5}}
-    chosen = {(name, n): ours(beam, threads=n, **settings[name]) for name in settings for n in (1, 2)}
+def in_turns(
+    chosen: dict[Any, Decode], batch: list[np.ndarray], rounds: int, clock: Callable[[], float]
+) -> dict[Any, list[float]]:
+    """Seconds of every decoding of a batch, round by round; short and often."""
     seconds: dict[Any, list[float]] = {key: [] for key in chosen}
     for _ in range(6 * rounds):
         for key, decode in chosen.items():
-            started = time.perf_counter()
+            started = clock()
             decode(batch)
-            seconds[key].append(time.perf_counter() - started)
+            seconds[key].append(clock() - started)
+    return seconds
+
+
+def measure_guidance(beam: int, lines: list[np.ndarray], rounds: int) -> dict[str, float]:
+    """CPU time of guided decoding relative to plain."""
+    chosen = {
+        PLAIN: ours(beam),
+        SORTED: ours(beam, target=target(), lam=0.5),
+        ALIGNED: ours(beam, target=target(), lam=0.5, distance="aligned_w2"),
+    }
+    seconds = in_turns(chosen, lines[: max(50, 1000 // beam)], rounds, time.process_time)
+    return {
+        "sorted_over_plain_time": ratio(seconds[SORTED], seconds[PLAIN]),
+        "aligned_over_plain_time": ratio(seconds[ALIGNED], seconds[PLAIN]),
+    }
+
+
+def measure_threads(beam: int, lines: list[np.ndarray], rounds: int) -> dict[str, Any]:
+    """Wall-clock time of a batch on one thread relative to two."""
+    batch = (lines * 4)[: max(100, 4000 // beam)]
+    settings: dict[str, dict[str, Any]] = {"plain": {}, "guided": {"target": target(), "lam": 0.5}}
+    chosen = {(name, n): ours(beam, threads=n, **settings[name]) for name in settings for n in (1, 2)}
+    seconds = in_turns(chosen, batch, rounds, time.perf_counter)
     ratios = {f"two_threads_over_one_{name}": ratio(seconds[name, 1], seconds[name, 2]) for name in settings}
-    return {"beam": beam, "lines_for_threads": len(batch), **ratios}
+    return {"lines_for_threads": len(batch), **ratios}
 
 
 def measure_recognition(frames: int, rounds: int, batch: int = 8) -> float | None:
@@ -254,7 +275,7 @@ def measure_recognition(frames: int, rounds: int, batch: int = 8) -> float | Non
     return float(best)
 
 
-def summary(rows: list[dict[str, Any]], threads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def summary(rows: list[dict[str, Any]], measured: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The ratios the project promises, per beam size."""
     result = []
     for beam in dict.fromkeys(row["beam"] for row in rows):
@@ -265,10 +286,8 @@ def summary(rows: list[dict[str, Any]], threads: list[dict[str, Any]]) -> list[d
             {
                 "beam": beam,
                 "fastest_peer_with_the_same_text": fastest,
-                "plain_over_peer": peers[fastest]["slower_than_plain"] if fastest else None,
-                "sorted_over_plain_time": here[SORTED]["slower_than_plain"],
-                "aligned_over_plain_time": here[ALIGNED]["slower_than_plain"],
-                **next(t for t in threads if t["beam"] == beam),
+                "plain_over_peer": peers[fastest]["plain_over_this"] if fastest else None,
+                **measured[beam],
             }
         )
     return result
@@ -320,8 +339,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     print(json.dumps(about))
     rows = [row for beam in chosen.beams for row in measure(beam, lines, chosen.rounds)]
-    threads = [measure_threads(beam, lines, chosen.rounds) for beam in chosen.beams]
-    ratios = summary(rows, threads)
+    measured = {
+        beam: measure_guidance(beam, lines, chosen.rounds) | measure_threads(beam, lines, chosen.rounds)
+        for beam in chosen.beams
+    }
+    ratios = summary(rows, measured)
     table = as_markdown(rows, ratios)
     recognition = measure_recognition(int(np.mean(frames)), chosen.rounds)
     if recognition:
