@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.lines import read_lines
+from fada.data.synthetic import make_synthetic
+from fada.edits import score_lines
 from fada.emissions import Emissions
 from fada.errors import FadaError
 from fada.export import Decoder, export
@@ -104,6 +106,14 @@ def test_the_built_in_model_is_small_and_says_what_it_is():
     card = (PRETRAINED / DEFAULT_MODEL / "README.md").read_text(encoding="utf-8")
     for part in ("license: cc-by-4.0", "Pinche", "HTRomance", "Gallic(orpor)a", "| | 13 | 14 | 15 | 16 | all |"):
         assert part in card
+
+
+def test_the_small_trocr_reads_synthetic_lines_in_hands_it_has_not_seen(tmp_path):
+    make_synthetic(lines=24, domains=2, height=40, seed=7).save(tmp_path)
+    lines = [line for name in ("train", "test") for line in read_lines(tmp_path / f"{name}.parquet")]
+    texts = load_recognizer("trocr-greek").transcribe(lines)
+    scores = score_lines([str(line.text) for line in lines], texts)
+    assert scores.edits.sum() < 0.1 * scores.characters.sum()
 
 
 def test_a_model_without_inputs_and_missing_inputs_are_named(exported):

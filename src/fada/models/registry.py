@@ -19,11 +19,13 @@ BUILT: dict[str, str] = {
 """Models that are built new, with what they are."""
 
 LOADED: dict[str, str] = {
+    "french": "line images, CTC: medieval French; comes with the package",
+    "trocr-greek": "line images, encoder-decoder over characters: synthetic Greek, to start from; comes with the package",
     "microsoft/trocr-base-handwritten": "line images, encoder-decoder over subwords (any VisionEncoderDecoderModel)",
     "openai/whisper-small": "speech, encoder-decoder over subwords (any WhisperForConditionalGeneration)",
     "facebook/wav2vec2-base-960h": "speech, CTC (any *ForCTC of transformers)",
 }
-"""Examples of models that are loaded, by hub name or folder, to be fine-tuned."""
+"""Models that are loaded to be fine-tuned: those of the package, and examples of others by hub name or folder."""
 
 LEARNING_RATES = {"fada-crnn": 1e-3, "trocr-tiny": 5e-4, "vision-encoder-decoder": 2e-5, "whisper": 1e-5}
 
