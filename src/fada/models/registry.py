@@ -20,7 +20,7 @@ BUILT: dict[str, str] = {
 
 LOADED: dict[str, str] = {
     "french": "line images, CTC: medieval French; comes with the package",
-    "trocr-greek": "line images, encoder-decoder over characters: synthetic Greek, to start from; comes with the package",
+    "trocr-greek": "line images, encoder-decoder over characters: synthetic Greek; comes with the package",
     "microsoft/trocr-base-handwritten": "line images, encoder-decoder over subwords (any VisionEncoderDecoderModel)",
     "openai/whisper-small": "speech, encoder-decoder over subwords (any WhisperForConditionalGeneration)",
     "facebook/wav2vec2-base-960h": "speech, CTC (any *ForCTC of transformers)",
