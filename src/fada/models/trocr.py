@@ -19,8 +19,12 @@ from transformers import (
     TrOCRConfig,
     VisionEncoderDecoderConfig,
     VisionEncoderDecoderModel,
-    ViTImageProcessor,
 )
+
+try:  # the one that needs no torchvision
+    from transformers import ViTImageProcessorPil as ViTImageProcessor
+except ImportError:
+    from transformers import ViTImageProcessor  # type: ignore[assignment]
 
 from fada.data.lines import Line
 from fada.models.columns import ColumnEncoder, ColumnEncoderConfig
