@@ -142,3 +142,14 @@ def test_the_recipes_with_decoders_are_complete() -> None:
             assert {"FADA-TR-GD", "TR-TT"} <= set(recipe.published)
             assert {"model", "epochs", "patience", "batch_size"} <= set(recipe.paper)
             assert recipe.quick.get("max_lines", 1000) <= 64
+
+
+def test_other_seeds_keep_the_guidance_that_the_first_chose(row: Path) -> None:
+    options = {"runs": row / "runs", "results": row / "results", "jobs": 1}
+    out = reproduce(row / "row.yaml", str(row / "data"), seeds=[2], arms=["standard"], **options)
+    first, second = (json.loads((out / f"{seed}.json").read_text(encoding="utf-8")) for seed in (1, 2))
+    kept = second["arms"]["standard"]
+    assert kept["lam_gd"] == first["arms"]["standard"]["lam_gd"]
+    assert kept["aligned_gd"]["scale"] == first["arms"]["standard"]["aligned_gd"]["scale"]
+    decoded = {path.stem for path in (row / "runs" / "row" / "2" / "standard" / "decodings").iterdir()}
+    assert {name for name in decoded if name.startswith("validation")} == {"validation-beam2"}

@@ -155,16 +155,15 @@ def reproduce(
     if jobs > 1:
         shared["threads"] = 1
     for seed in seeds or (recipe.seeds[:1] if quick else recipe.seeds):
-        planned = _trainings(
-            recipe, {**shared, "seed": seed}, Path(runs) / name / str(seed), _chosen_lams(recipe, folder, seed)
-        )
+        chosen = _chosen_before(recipe, folder, seed)
+        planned = _trainings(recipe, {**shared, "seed": seed}, Path(runs) / name / str(seed), chosen)
         asked = {
             item: values
             for item, (arm, values) in planned.items()
             if not arms or arm in arms or finished(values["out"])
         }
         trained = [Trained(planned[item][0], asked[item], run) for item, run in train_all(asked, jobs).items()]
-        write_json(folder / f"{seed}.json", _rounded(evaluate_seed(recipe, seed, trained)))
+        write_json(folder / f"{seed}.json", _rounded(evaluate_seed(recipe, seed, trained, chosen)))
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     write_text(folder / "table.md", table_of(recipe, found))
     draw_curves(recipe, found, folder / "curves.png")
@@ -178,16 +177,16 @@ def _draw_frequencies(item: Trained, folder: Path) -> None:
     analyze(TargetSet.from_texts(texts, normalizer=TextNormalizer(letters_only=True)), folder, formats=["png"])
 
 
-def _chosen_lams(recipe: Recipe, folder: Path, seed: int) -> dict[str, float]:
-    """λ of each arm as chosen with the first seed, for the other seeds."""
+def _chosen_before(recipe: Recipe, folder: Path, seed: int) -> dict[str, Any]:
+    """The arms of the first seed's result, whose choices hold for the other seeds."""
     first = folder / f"{recipe.seeds[0]}.json"
     if seed == recipe.seeds[0] or not first.is_file():
         return {}
-    return {arm: found["lam_tr"] for arm, found in json.loads(first.read_text(encoding="utf-8"))["arms"].items()}
+    return json.loads(first.read_text(encoding="utf-8"))["arms"]
 
 
 def _trainings(
-    recipe: Recipe, shared: Mapping[str, Any], folder: Path, chosen: Mapping[str, float]
+    recipe: Recipe, shared: Mapping[str, Any], folder: Path, chosen: Mapping[str, Any]
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """Name, arm and settings of every training of one seed."""
     planned: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -196,13 +195,17 @@ def _trainings(
         searched = isinstance(values, list)
         for lam in values if isinstance(values, list) else [values]:
             name = f"{arm}-{lam:g}" if searched else arm
-            if not searched or chosen.get(arm, lam) == lam:
+            if not searched or arm not in chosen or chosen[arm]["lam_tr"] == lam:
                 planned[name] = (arm, {**shared, **changes, "lam": lam, "out": folder / name})
     return planned
 
 
-def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Everything the tables need of one seed; λ of TR and of GD are chosen on the validation lines."""
+def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the tables need of one seed; λ of TR and of GD are chosen on the validation lines.
+
+    `chosen` are the arms of the first seed's result, for the others: their guidance takes long to choose for models
+    with a decoder.
+    """
     if STANDARD not in {item.arm for item in trained}:
         raise FadaError(f"seed {seed}: the arm {STANDARD!r} is not trained yet; the others are compared with it.")
     if (trained[0].run.folder / "emissions").is_dir():
@@ -210,7 +213,7 @@ def evaluate_seed(recipe: Recipe, seed: int, trained: Sequence[Trained]) -> dict
     else:
         from fada.reproduce_seq2seq import evaluate_decoders
 
-        found = evaluate_decoders(recipe, trained)
+        found = evaluate_decoders(recipe, trained, chosen)
     if seed == recipe.seeds[0]:
         standard = next(item for item in trained if item.arm == STANDARD)
         found["overhead"] = _overhead_of(standard)

@@ -5,13 +5,14 @@ for each line, the grids are small, and every decoding is stored in its run fold
 where it stopped.
 
 Guided decoding is Eq. 2 to the letter first (`sorted_w2`, scale 1, λ chosen on the validation lines); the rows marked
-*ours* compare character by character (`aligned_w2`) with a scale chosen on the validation lines.
+*ours* compare character by character (`aligned_w2`) with a scale chosen on the validation lines. Both are chosen with
+the first seed, and kept for the others.
 """
 
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -125,7 +126,7 @@ class StoredSearch:
         return texts
 
 
-def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]") -> dict[str, Any]:
+def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]", chosen: Mapping[str, Any]) -> dict[str, Any]:
     """What :func:`fada.reproduce.evaluate_seed` keeps of a seed, for models with a decoder.
 
     Every arm has one more row, guided decoding of ours. There are no rivals: they need emissions.
@@ -151,19 +152,25 @@ def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]") -> dict[st
     curves = shared.training_curve(trained, errors)
     for arm, item in best.items():
         search = searches[item.name]
-        # Weakest guidance first, so that ties go to the weaker.
-        found = [
-            {weights: rates(search["validation"], weights)["cer"] for weights in grid} for grid in (faithful, ours)
-        ]
-        guided, aligned = (min(curve, key=lambda weights: curve[weights]) for curve in found)
+        found: list[dict[Weights, float]] = [{}, {}]
+        if arm in chosen:
+            guided = next(weights for weights in faithful if weights.lam == chosen[arm]["lam_gd"])
+            aligned = next(weights for weights in ours if weights.scale == chosen[arm]["aligned_gd"]["scale"])
+        else:
+            # Weakest guidance first, so that ties go to the weaker.
+            found = [
+                {weights: rates(search["validation"], weights)["cer"] for weights in grid} for grid in (faithful, ours)
+            ]
+            guided, aligned = (min(curve, key=lambda weights: curve[weights]) for curve in found)
         name = shared.label(arm, guided=False)
         ours_name = f"{name.removesuffix(' (ours)')} + aligned GD (ours)"
         systems[name] = search["test"].choose(plain)
         systems[shared.label(arm, guided=True)] = search["test"].choose(guided)
         systems[ours_name] = search["test"].choose(aligned)
-        curves[f"GD on {arm}"] = [
-            {"lam": weights.lam, "validation_cer": cer} for weights, cer in reversed(found[0].items())
-        ]
+        if found[0]:
+            curves[f"GD on {arm}"] = [
+                {"lam": weights.lam, "validation_cer": cer} for weights, cer in reversed(found[0].items())
+            ]
         arms[arm] = shared.arm_record(item, errors[item.name], guided.lam, systems)
         arms[arm]["aligned_gd"] = {
             "lam": aligned.lam,
