@@ -97,6 +97,7 @@ def table_of(recipe: "Recipe", seeds: Iterable[Mapping[str, Any]]) -> str:
 def draw_curves(recipe: "Recipe", seeds: Seeds, path: Path) -> None:
     """Validation CER by epoch, one line per arm and seed."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()
@@ -107,7 +108,8 @@ def draw_curves(recipe: "Recipe", seeds: Seeds, path: Path) -> None:
             errors = [entry["validation"] for entry in found["history"]]
             first = seed is next(s for s in seeds if arm in s["arms"])
             axes.plot(epochs, errors, color=f"C{arms.index(arm)}", marker=".", label=arm if first else None)
-    axes.set(title=f"{recipe.title}: validation", xlabel="epoch", ylabel="CER in percent (best path)", yscale="log")
+    axes.set(title=f"{recipe.title}: validation", xlabel="epoch", ylabel="CER in percent", yscale="log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")
     axes.grid(alpha=0.3, which="both")
