@@ -165,6 +165,14 @@ def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path
     assert train(TrainSettings.of(again)).metrics["seconds"] > 0
 
 
+def test_run_folders_with_broken_files_are_named(tmp_path):
+    (tmp_path / "predictions.parquet").write_bytes(b"")
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    assert "config.json: not readable as JSON" in run_failing("export", tmp_path, "--out", tmp_path / "model")
+    with pytest.raises(FadaError, match="not a readable parquet table"):
+        _ = load_run(tmp_path).predictions
+
+
 def test_runs_that_have_not_finished_are_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(FadaError, match="no predictions"):

@@ -19,5 +19,6 @@ def read_recipe(path: Path) -> dict[str, Any]:
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise FadaError(f"{where}: not valid YAML ({getattr(error, 'problem', error)}).") from None
     if not isinstance(values, dict):
-        raise FadaError(f"{path}: expected `key: value` lines, found {type(values).__name__}.")
+        found = "nothing" if values is None else type(values).__name__
+        raise FadaError(f"{path}: expected `key: value` lines, found {found}.")
     return values

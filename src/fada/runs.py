@@ -43,7 +43,11 @@ class Run:
         """One row for each line and system."""
         import pyarrow.parquet
 
-        return pyarrow.parquet.read_table(self._existing("predictions.parquet"))
+        path = self._existing("predictions.parquet")
+        try:
+            return pyarrow.parquet.read_table(path)
+        except pyarrow.ArrowInvalid as error:
+            raise FadaError(f"{path}: not a readable parquet table ({error}). Train again into a new folder.") from None
 
     @cached_property
     def recognizer(self) -> "Recognizer":
@@ -65,7 +69,11 @@ class Run:
         return path
 
     def _json(self, name: str) -> dict[str, Any]:
-        return json.loads(self._existing(name).read_text(encoding="utf-8"))
+        path = self._existing(name)
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise FadaError(f"{path}: not readable as JSON ({error}). Train again into a new folder.") from None
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
