@@ -16,12 +16,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from numba import njit
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.files import write_json, write_text
@@ -36,6 +38,7 @@ LOOKALIKES = (
     "ceo aou nmrhu il1tI|j vuwy bhk6 gqy9 fts dcl OQ0D S5s Z2z B8 PRF UVW .,' -_~ ;:i ([{ )]} xkX CGO EFL MNH 78 34"
 )
 SECONDS_PER_ROUND = 0.6
+LOOP = 20_000_000
 
 Decode = Callable[[Sequence[np.ndarray]], list[str]]
 
@@ -245,13 +248,34 @@ def measure_guidance(beam: int, lines: list[np.ndarray], rounds: int) -> dict[st
     }
 
 
+@njit(nogil=True)
+def _multiply(times: int) -> float:
+    x = 1.0
+    for _ in range(times):
+        x = x * 1.0000001 + 1e-9
+    return x
+
+
+def loop_on_threads(threads: int) -> Decode:
+    """Nothing but multiplications, divided among threads that share no memory: what this machine gives at best."""
+    pool = ThreadPoolExecutor(threads)
+    _multiply(1)
+
+    def run(_: Sequence[np.ndarray]) -> list[str]:
+        list(pool.map(_multiply, [LOOP // threads] * threads))
+        return []
+
+    return run
+
+
 def measure_threads(beam: int, lines: list[np.ndarray], rounds: int) -> dict[str, Any]:
     """Wall-clock time of a batch on one thread relative to two."""
     batch = (lines * 4)[: max(100, 4000 // beam)]
     settings: dict[str, dict[str, Any]] = {"plain": {}, "guided": {"target": target(), "lam": 0.5}}
     chosen = {(name, n): ours(beam, threads=n, **settings[name]) for name in settings for n in (1, 2)}
+    chosen |= {("loop", n): loop_on_threads(n) for n in (1, 2)}
     seconds = in_turns(chosen, batch, rounds, time.perf_counter)
-    ratios = {f"two_threads_over_one_{name}": ratio(seconds[name, 1], seconds[name, 2]) for name in settings}
+    ratios = {f"two_threads_over_one_{name}": ratio(seconds[name, 1], seconds[name, 2]) for name in (*settings, "loop")}
     return {"lines_for_threads": len(batch), **ratios}
 
 
@@ -308,6 +332,7 @@ def as_markdown(rows: list[dict[str, Any]], ratios: list[dict[str, Any]]) -> str
         "aligned_over_plain_time": "time guided by aligned_w2 / plain",
         "two_threads_over_one_plain": "speed of two threads / one, plain",
         "two_threads_over_one_guided": "speed of two threads / one, guided by sorted_w2",
+        "two_threads_over_one_loop": "speed of two threads / one, of a loop that shares nothing: the machine's best",
     }.items():
         values = [f"{ratio[key]:.2f}" if ratio[key] else "" for ratio in ratios]
         lines.append(f"| {label} | " + " | ".join(values) + " |")

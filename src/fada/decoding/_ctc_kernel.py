@@ -408,19 +408,20 @@ def search_lines(
     computed_at = np.empty(V, np.int32)
     reached = np.zeros(components, np.int32)
 
-    # -- by the number of characters: the factors of Σcq and Σc² in W2², and how much one symbol more can lower W2
+    # -- by the number of characters: the factors of Σcq and Σc² in W2², and how much one symbol more can
+    # lower the weighted W2
     longest = most_frames * most_added + 2
     linear = np.zeros(longest + 1)
     quadratic = np.zeros(longest + 1)
-    largest_drop = np.zeros(longest + 1)
-    radius = math.sqrt(2.0 / n) if incremental else math.inf
+    most_relief = np.zeros(longest + 1)
+    radius = mu * math.sqrt(2.0 / n) if incremental or not guided else math.inf
     added, removed = most_added, score.most_removed
-    largest_drop[0] = radius
+    most_relief[0] = radius
     for i in range(1, longest + 1):
         linear[i] = -2.0 / (float(i) * n)
         quadratic[i] = 1.0 / (float(i) * float(i) * n)
         moved = max(added / (i - removed + added), removed / i) if i > removed else 1.0
-        largest_drop[i] = radius * moved
+        most_relief[i] = radius * moved
 
     n_unknown = 0
     for _ in range(most_lines):
@@ -493,7 +494,7 @@ def search_lines(
             else:
                 value_of[0, DISTANCE] = counted_distance(kind, tally[0], 0, reference)
         value_of[0, REST] = -mu * value_of[0, DISTANCE]
-        value_of[0, REACH] = -mu * max(0.0, value_of[0, DISTANCE] - largest_drop[0])
+        value_of[0, REACH] = -max(0.0, mu * value_of[0, DISTANCE] - most_relief[0])
         value_of[0, CONSTANT] = q_mean
         log_scale = 0.0
         status = DONE
@@ -593,12 +594,18 @@ def search_lines(
             for i in range((size >> 1) - 1, -1, -1):
                 _sift_down(heap_score, heap_key, i, size)
             if found > 0:
-                for a in range(n_active):
+                # The last frame's heap had its worst in front; the better come first here, so that fewer extensions
+                # get in that must leave again.
+                for a in range(n_active - 1, -1, -1):
                     s = active[a]
-                    base = lam * value_of[s, LOG_TOTAL] + value_of[s, EXTRA]
-                    bound = lam * value_of[s, LOG_TOTAL] + value_of[s, REACH]
-                    one = linear[place_of[s, LENGTH] + 1]
-                    two = quadratic[place_of[s, LENGTH] + 1]
+                    log_total = value_of[s, LOG_TOTAL]
+                    base = lam * log_total + value_of[s, EXTRA]
+                    bound = lam * log_total + value_of[s, REACH]
+                    last = place_of[s, LAST]
+                    constant = value_of[s, CONSTANT]
+                    length = place_of[s, LENGTH]
+                    one = linear[length + 1]
+                    two = quadratic[length + 1]
                     irregular = has_general and table_irregular[place_of[s, TAIL]]
                     for i in range(found):
                         if i == ready:
@@ -608,16 +615,16 @@ def search_lines(
                             waiting_score[0] = waiting_score[found - ready]
                             waiting_class[0] = waiting_class[found - ready]
                             _sift_down(waiting_score, waiting_class, 0, found - ready)
-                        if full and bound + best_gain[i] < heap_score[0]:
+                        if full and bound + best_gain[i] < lowest_score:
                             break
                         c = best_class[i]
                         if has_child[s, c]:
                             continue
                         value = base + best_gain[i] - slack[c]
-                        if c == place_of[s, LAST]:
+                        if c == last:
                             if value_of[s, P_BLANK] <= 0.0:
                                 continue
-                            value += lam * (math.log(value_of[s, P_BLANK]) - value_of[s, LOG_TOTAL])
+                            value += lam * (math.log(value_of[s, P_BLANK]) - log_total)
                         if tracks:
                             cell = table_cell[c]
                             if irregular or cell == GENERAL:
@@ -639,7 +646,7 @@ def search_lines(
                                     x = operations[j]
                                     value += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
                                 if guided:
-                                    new_length = place_of[s, LENGTH]
+                                    new_length = length
                                     for j in range(begin, end):
                                         new_length += 1 if operations[j] > 0 else -1
                                     _, new_squares, new_products = _run(
@@ -665,20 +672,20 @@ def search_lines(
                                 elif incremental:
                                     k = tally[s, cell]
                                     q = reference[tally[s, split + k] - 1] if kind == SORTED_W2 else reference[cell]
-                                    square = value_of[s, CONSTANT] + (2 * k + 1) * two + q * one
+                                    square = constant + (2 * k + 1) * two + q * one
                                     if full and not uses_lm:
                                         # Most do not get in, which can be seen without the square root.
-                                        room = value - heap_score[0]
+                                        room = value - lowest_score
                                         if room < 0.0 or square * squared_weight > room * room * _ROUNDING:
                                             continue
                                     if square > 0.0:
                                         value -= mu * math.sqrt(square)
                                 else:
                                     tally[s, cell] += 1
-                                    value -= mu * counted_distance(kind, tally[s], place_of[s, LENGTH] + 1, reference)
+                                    value -= mu * counted_distance(kind, tally[s], length + 1, reference)
                                     tally[s, cell] -= 1
                         if uses_lm:
-                            if full and value + slack[c] < heap_score[0]:
+                            if full and value + slack[c] < lowest_score:
                                 continue
                             value += lm_weight * automaton_step(lm, lm_state[s], c, reached)
                         key = (np.int64(s) << shift) | c
@@ -686,10 +693,12 @@ def search_lines(
                             _push(heap_score, heap_key, size, value, key)
                             size += 1
                             full = size == K
-                        elif _worse(heap_score[0], heap_key[0], value, key):
+                            lowest_score = heap_score[0]
+                        elif _worse(lowest_score, heap_key[0], value, key):
                             heap_score[0] = value
                             heap_key[0] = key
                             _sift_down(heap_score, heap_key, 0, size)
+                            lowest_score = heap_score[0]
 
             for a in range(n_active):
                 s = active[a]
@@ -717,110 +726,102 @@ def search_lines(
                     computed_at[c] = t
                     probability[c] = math.exp(wide_rows[t, c] if wide else narrow_rows[t, c])
                 repeated = c == place_of[s, LAST]
+                mass = (value_of[s, P_BLANK] if repeated else value_of[s, TOTAL]) * probability[c]
+                largest = max(largest, mass)
                 value_of[d, NEW_BLANK] = 0.0
-                value_of[d, NEW_LABEL] = (value_of[s, P_BLANK] if repeated else value_of[s, TOTAL]) * probability[c]
+                value_of[d, NEW_LABEL] = mass
                 value_of[d, NEW_LOG] = (math.log(value_of[s, P_BLANK]) if repeated else value_of[s, LOG_TOTAL]) + (
                     wide_rows[t, c] if wide else narrow_rows[t, c]
                 )
-                largest = max(largest, value_of[d, NEW_LABEL])
-                place_of[d, LAST] = c
-                value_of[d, EXTRA] = value_of[s, EXTRA] + weights[c]
-                here = child[place_of[s, NODE]]
+                node = place_of[s, NODE]
+                here = child[node]
                 while here >= 0 and label[here] != c:
                     here = sibling[here]
                 if here < 0:
                     here = nodes
                     nodes += 1
-                    parent[here] = place_of[s, NODE]
+                    parent[here] = node
                     label[here] = c
                     child[here] = -1
-                    sibling[here] = child[place_of[s, NODE]]
-                    child[place_of[s, NODE]] = here
+                    sibling[here] = child[node]
+                    child[node] = here
                     slot_of[here] = -1
                 place_of[d, NODE] = here
+                place_of[d, LAST] = c
+                extra = value_of[s, EXTRA] + weights[c]
                 if uses_lm:
                     step = automaton_step(lm, lm_state[s], c, reached)
                     value_of[d, LM_TOTAL] = value_of[s, LM_TOTAL] + step
-                    value_of[d, EXTRA] += lm_weight * step
+                    extra += lm_weight * step
                     for m in range(components):
                         lm_state[d, m] = reached[m]
+                cell = NO_CHARACTER
+                length = place_of[s, LENGTH]
+                begin = 0
+                end = 0
                 if tracks:
                     cell = table_cell[c]
-                    irregular = has_general and table_irregular[place_of[s, TAIL]]
-                    general = irregular or cell == GENERAL
-                    place_of[d, TAIL] = place_of[s, TAIL] if reset[c] == KEEP else reset[c]
-                    begin = 0
-                    end = 0
-                    new_length = place_of[s, LENGTH]
-                    if general:
-                        state = place_of[s, TAIL] if irregular or joins[c] else 0
-                        program = _find_program(step_keys, step_programs, np.int64(state) * V + c)
+                    tail = place_of[s, TAIL]
+                    irregular = has_general and table_irregular[tail]
+                    if irregular or cell == GENERAL:
+                        program = _find_program(
+                            step_keys, step_programs, np.int64(tail if irregular or joins[c] else 0) * V + c
+                        )
                         begin = starts[program]
                         end = starts[program + 1]
-                        place_of[d, TAIL] = next_state[program]
+                        tail = next_state[program]
                         if cell >= 0:
-                            value_of[d, EXTRA] -= cell_weight[g, cell]
+                            extra -= cell_weight[g, cell]
                         for j in range(begin, end):
                             x = operations[j]
-                            value_of[d, EXTRA] += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
-                            new_length += 1 if x > 0 else -1
-                    elif cell >= 0:
-                        new_length += 1
-                    place_of[d, LENGTH] = new_length
-                    if guided:
-                        top = place_of[s, HIGHEST]
-                        # Read before the copy, not after it: the processor need not wait for what it has just written.
-                        k = tally[s, max(cell, 0)]
-                        place = tally[s, split + k]
-                        for j in range(((split + top + 64) >> 6) << 4):
-                            words[d, j] = words[s, j]
-                        if general:
-                            top, value_of[d, SQUARES], value_of[d, PRODUCTS] = _run(
-                                operations,
-                                begin,
-                                end,
-                                kind,
-                                tally[d],
-                                tally[d, split:],
-                                top,
-                                reference,
-                                value_of[s, SQUARES],
-                                value_of[s, PRODUCTS],
-                            )
-                        elif cell >= 0:
-                            tally[d, cell] = k + 1
-                            tally[d, split + k] = place - 1
-                            if k == top:
-                                top += 1
-                                tally[d, split + top] = n
-                            value_of[d, SQUARES] = value_of[s, SQUARES] + (2 * k + 1)
-                            value_of[d, PRODUCTS] = (
-                                value_of[s, PRODUCTS] + reference[place - 1 if kind == SORTED_W2 else cell]
-                            )
-                        else:
-                            value_of[d, SQUARES] = value_of[s, SQUARES]
-                            value_of[d, PRODUCTS] = value_of[s, PRODUCTS]
-                        place_of[d, HIGHEST] = top
-                        if top + most_added + 1 >= depth:
-                            status = TOO_DEEP
-                        if incremental:
-                            square = (
-                                value_of[d, SQUARES] * quadratic[new_length]
-                                + value_of[d, PRODUCTS] * linear[new_length]
-                                + q_mean
-                            )
-                            value_of[d, DISTANCE] = math.sqrt(square) if square > 0.0 else 0.0
-                        else:
-                            value_of[d, DISTANCE] = counted_distance(kind, tally[d], new_length, reference)
-                        longer = new_length + 1
-                        value_of[d, CONSTANT] = (
-                            value_of[d, SQUARES] * quadratic[longer] + value_of[d, PRODUCTS] * linear[longer] + q_mean
-                        )
-                value_of[d, REST] = value_of[d, EXTRA]
-                value_of[d, REACH] = value_of[d, EXTRA]
+                            extra += cell_weight[g, x - 1] if x > 0 else -cell_weight[g, -x - 1]
+                            length += 1 if x > 0 else -1
+                        cell = GENERAL
+                    elif reset[c] != KEEP:
+                        tail = reset[c]
+                    place_of[d, TAIL] = tail
+                value_of[d, EXTRA] = extra
+                rest = extra
+                reach = extra
                 if guided:
-                    value_of[d, REST] -= mu * value_of[d, DISTANCE]
-                    value_of[d, REACH] -= mu * max(0.0, value_of[d, DISTANCE] - largest_drop[place_of[d, LENGTH]])
+                    top = place_of[s, HIGHEST]
+                    squares = value_of[s, SQUARES]
+                    products = value_of[s, PRODUCTS]
+                    # Read before the copy, not after it: the processor need not wait for what it has just written.
+                    k = tally[s, max(cell, 0)]
+                    place = tally[s, split + k]
+                    for j in range(((split + top + 64) >> 6) << 4):
+                        words[d, j] = words[s, j]
+                    if cell >= 0:
+                        length += 1
+                        squares += 2 * k + 1
+                        products += reference[place - 1 if kind == SORTED_W2 else cell]
+                        tally[d, cell] = k + 1
+                        tally[d, split + k] = place - 1
+                        if k == top:
+                            top += 1
+                            tally[d, split + top] = n
+                    elif cell == GENERAL:
+                        top, squares, products = _run(
+                            operations, begin, end, kind, tally[d], tally[d, split:], top, reference, squares, products
+                        )
+                    if incremental:
+                        square = squares * quadratic[length] + products * linear[length] + q_mean
+                        distance = math.sqrt(square) if square > 0.0 else 0.0
+                    else:
+                        distance = counted_distance(kind, tally[d], length, reference)
+                    if top + most_added + 1 >= depth:
+                        status = TOO_DEEP
+                    place_of[d, LENGTH] = length
+                    place_of[d, HIGHEST] = top
+                    value_of[d, SQUARES] = squares
+                    value_of[d, PRODUCTS] = products
+                    value_of[d, CONSTANT] = squares * quadratic[length + 1] + products * linear[length + 1] + q_mean
+                    value_of[d, DISTANCE] = distance
+                    rest -= mu * distance
+                    reach -= max(0.0, mu * distance - most_relief[length])
+                value_of[d, REST] = rest
+                value_of[d, REACH] = reach
 
             if largest <= 0.0:
                 status = NO_PATH

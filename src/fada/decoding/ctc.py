@@ -232,13 +232,14 @@ class CTCBeamDecoder:
         """
         nbest = min(_check_count("nbest", nbest), self.beam_size)
         lines = list(log_probs)
+        alike = targets is None and lms is None
         targets = _one_per_line("targets", targets, self.target, len(lines))
         lms = _one_per_line("lms", lms, self.lm, len(lines))
         if not lines:
             return []
         _compile_once()
         batch = _Batch(lines, self._where(lines), nbest)
-        shares = [_Share(plan, batch, members, targets) for plan, members in self._grouped(targets, lms)]
+        shares = [_Share(plan, batch, members, targets) for plan, members in self._grouped(targets, lms, alike)]
         threads = min(self.threads or _available_cores(), len(lines))
         hypotheses: list[list[Hypothesis]] = [[]] * len(lines)
 
@@ -342,16 +343,18 @@ class CTCBeamDecoder:
         self,
         targets: Sequence[CharDistribution | None],
         lms: Sequence[CharNgram | None],
-    ) -> "list[tuple[_Plan, list[int]]]":
-        """Lines that one compiled call can decode: one step table and one language model."""
-        same: dict[tuple[int, int], list[int]] = {}
-        if len({*map(id, targets)}) == len({*map(id, lms)}) == 1:
-            same[id(targets[0]), id(lms[0])] = list(range(len(targets)))
+        alike: bool,
+    ) -> "list[tuple[_Plan, np.ndarray]]":
+        """Lines that one compiled call can decode: one step table and one language model; all, if they are `alike`."""
+        if alike:
+            same = [np.arange(len(targets))]
         else:
+            pairs: dict[tuple[int, int], list[int]] = {}
             for i, pair in enumerate(zip(map(id, targets), map(id, lms), strict=True)):
-                same.setdefault(pair, []).append(i)
-        groups: dict[Any, list[list[int]]] = {}
-        for members in same.values():
+                pairs.setdefault(pair, []).append(i)
+            same = [np.array(members) for members in pairs.values()]
+        groups: dict[Any, list[np.ndarray]] = {}
+        for members in same:
             target, lm = targets[members[0]], lms[members[0]]
             table = None if target is None else self._row(target).table
             groups.setdefault((id(table), id(lm) if self.lm_weight else None), []).append(members)
@@ -363,7 +366,7 @@ class CTCBeamDecoder:
             key = (*map(id, unique), "lm", id(lm))
             if key not in self._plans:
                 self._plans[key] = _Plan(self, unique, lm)
-            plans.append((self._plans[key], sorted(i for members in parts for i in members)))
+            plans.append((self._plans[key], np.sort(np.concatenate(parts))))
         return plans
 
 
@@ -450,28 +453,19 @@ class _Found:
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The n-best of each line, made without their constructor: it would take longer than the rest."""
-        results = self.batch.results
-        scores, log_probs, _, lm_log_probs = results.values[self.chosen].reshape(-1, 4).T.tolist()
         ends = self.spelling.code_ends.ravel().tolist()
         text = self.spelling.codes.tobytes().decode(_UTF_32, "surrogatepass")
         flat: list[Hypothesis] = []
         start = 0
         for number, end in enumerate(ends):
             hypothesis = object.__new__(Hypothesis)
-            known = {
-                "text": text[start:end],
-                "score": scores[number],
-                "log_prob": log_probs[number],
-                "lm_log_prob": lm_log_probs[number],
-                "_found": self,
-                "_number": number,
-            }
+            known = {"text": text[start:end], "_found": self, "_number": number}
             object.__setattr__(hypothesis, "__dict__", known)
             flat.append(hypothesis)
             start = end
         nbest = self.nbest
         nested = [flat[i : i + nbest] for i in range(0, len(flat), nbest)]
-        lengths = results.lengths[self.chosen]
+        lengths = self.batch.results.lengths[self.chosen]
         for i in np.flatnonzero(lengths[:, -1] < 0).tolist():
             guidance = self._guidance(i)
             impossible = Hypothesis("", -np.inf, -np.inf, None if guidance is None else guidance.distance_of(""))
@@ -482,6 +476,11 @@ class _Found:
         target = self.targets[self.chosen[i]]
         return None if target is None else self.decoder._row(target).guidance
 
+    def value(self, number: int, which: int) -> float:
+        """One of the numbers the search keeps of a hypothesis: see :class:`fada.decoding._ctc_kernel.Results`."""
+        i, k = divmod(number, self.nbest)
+        return float(self.batch.results.values[self.chosen[i], k, which])
+
     def labels(self, number: int) -> tuple[int, ...]:
         """The labels of a hypothesis."""
         ends = self.spelling.label_ends.ravel()
@@ -489,12 +488,11 @@ class _Found:
 
     def distance(self, number: int) -> float | None:
         """Its distance from the target; the search knows it if it was guided."""
-        i, k = divmod(number, self.nbest)
-        guidance = self._guidance(i)
+        guidance = self._guidance(number // self.nbest)
         if guidance is None:
             return None
         if guidance.weight > 0:
-            return float(self.batch.results.values[self.chosen[i], k, 2])
+            return self.value(number, 2)
         return guidance.distance_of("".join([self.decoder.symbols[c] for c in self.labels(number)]))
 
     def emissions(self, number: int) -> tuple[np.ndarray, int, tuple[str, ...]]:
@@ -502,7 +500,14 @@ class _Found:
         return self.batch.lines[self.chosen[number // self.nbest]], self.decoder.blank, self.decoder.symbols
 
 
-_LEFT_FOR_LATER = {"labels": _Found.labels, "distance": _Found.distance, "_emissions": _Found.emissions}
+_LEFT_FOR_LATER: dict[str, Callable[[_Found, int], Any]] = {
+    "score": lambda found, number: found.value(number, 0),
+    "log_prob": lambda found, number: found.value(number, 1),
+    "distance": _Found.distance,
+    "lm_log_prob": lambda found, number: found.value(number, 3),
+    "labels": _Found.labels,
+    "_emissions": _Found.emissions,
+}
 
 
 class _Batch:
@@ -545,15 +550,15 @@ class _Share:
     """The lines of a batch that one plan decodes; threads take them one by one."""
 
     def __init__(
-        self, plan: _Plan, batch: _Batch, members: list[int], targets: Sequence[CharDistribution | None]
+        self, plan: _Plan, batch: _Batch, members: np.ndarray, targets: Sequence[CharDistribution | None]
     ) -> None:
         self.plan = plan
         self.batch = batch
         self.checks = True
         self.deepest = _DEPTH
         if len(plan.position) > 1:
-            batch.target_of[members] = [plan.position[id(targets[i])] for i in members]
-        self._enqueue(np.array(members, np.int64))
+            batch.target_of[members] = [plan.position[id(targets[i])] for i in members.tolist()]
+        self._enqueue(members)
 
     def _enqueue(self, members: np.ndarray) -> None:
         frames = self.batch.where.frames[members]
