@@ -18,6 +18,8 @@ from fada.guidance import (
     w2_value,
 )
 
+_BLOCK = 64
+
 
 @njit(cache=True, nogil=True)
 def _grown(length: int, warmup: float) -> float:
@@ -67,6 +69,8 @@ def guide_rows(
     nearest = np.empty(longest + 1)
     farthest = np.empty(longest + 1)
     heap = np.empty(max(keep, 1))
+    candidates = np.empty(vocabulary, np.int64)
+    any_banned = banned.any()
     for r in range(rows):
         reference = references[r]
         count = counts[r]
@@ -102,7 +106,7 @@ def guide_rows(
         before = current if started[r] else 0.0
 
         unscaled = w2_value(squares, products, length, q_squares, n) if kind <= ALIGNED_W2 else 0.0
-        closest = worst = least_worst = current
+        closest = worst = current
         for m in range(longest + 1):
             if m == 0:
                 nearest[m] = farthest[m] = current
@@ -115,24 +119,37 @@ def guide_rows(
                 farthest[m] = 1.0 if kind == JS else (-math.log(KL_EPSILON) + 1.0 if kind == KL else float(n))
             closest = min(closest, nearest[m])
             worst = max(worst, farthest[m])
-            least_worst = min(least_worst, farthest[m])
         floor = weight * (worst - before)
 
         befores[r] = before
         row_log_probs = log_probs[r]
         row_out = out[r]
+        narrow_lam = np.float32(lam)
+        narrow_floor = np.float32(floor)
         for v in range(vocabulary):
-            row_out[v] = lam * row_log_probs[v] - floor
+            row_out[v] = narrow_lam * row_log_probs[v] - narrow_floor
 
+        # Tokens that may be among the best. The bar rises with the lower bounds seen so far; most blocks, compared in
+        # vector registers, have nothing above it.
         threshold = -np.inf
-        if keep > 0:
-            filled = 0
-            least_loss = weight * least_worst
-            cut = -np.inf  # below this log-probability not even the smallest loss reaches the heap
-            for v in range(vocabulary):
-                if row_log_probs[v] <= cut:
+        bar = np.float32(-np.inf)
+        filled = 0
+        n_candidates = 0
+        for block in range(0, vocabulary, _BLOCK):
+            stop = min(block + _BLOCK, vocabulary)
+            above = 0
+            for v in range(block, stop):
+                above += row_log_probs[v] >= bar
+            if above == 0:
+                continue
+            for v in range(block, stop):
+                if row_log_probs[v] < bar or row_log_probs[v] == -np.inf:
                     continue
                 if banned[v] or context[v] == 2 or (unfinished[r] and context[v] == 1):
+                    continue
+                candidates[n_candidates] = v
+                n_candidates += 1
+                if keep == 0:
                     continue
                 m = offsets[v + 1] - offsets[v]
                 if skip_spaces[r]:
@@ -160,18 +177,14 @@ def guide_rows(
                         heap[i] = heap[child]
                         i = child
                     heap[i] = value
-                if filled == keep and lam > 0.0:
-                    cut = (heap[0] + least_loss) / lam
-            if filled == keep:
-                threshold = heap[0]
+                if filled == keep:
+                    threshold = heap[0]
+                    if lam > 0.0:
+                        exact = (threshold + weight * closest) / lam
+                        bar = np.float32(exact - 1e-6 * abs(exact))
         thresholds[r] = threshold + weight * before
-        cut = (threshold + weight * closest) / lam if lam > 0.0 else -np.inf
 
-        for v in range(vocabulary):
-            if row_log_probs[v] < cut or row_log_probs[v] == -np.inf:
-                continue
-            if banned[v] or context[v] == 2 or (unfinished[r] and context[v] == 1):
-                continue
+        for v in candidates[:n_candidates]:
             value = lam * row_log_probs[v]
             start = offsets[v]
             end = offsets[v + 1]
@@ -202,6 +215,7 @@ def guide_rows(
                 cell = cells[x] if x >= start else prefixes[r, which, x - start + extra]
                 remove_character(count, at_most, cell)
             row_out[v] = value - weight * (distance - before)
-        for v in range(vocabulary):
-            if banned[v] or row_log_probs[v] == -np.inf:
-                row_out[v] = -np.inf
+        if any_banned or lam == 0.0:
+            for v in range(vocabulary):
+                if banned[v] or row_log_probs[v] == -np.inf:
+                    row_out[v] = -np.inf
