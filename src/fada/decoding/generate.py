@@ -14,7 +14,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -90,14 +90,34 @@ class Vocabulary:
             return " " + normal
         return normal
 
-    def alphabet(self) -> set[str]:
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """(tokens + 1,) int64 where the characters of each token start among those of all."""
+        return np.concatenate([[0], np.cumsum([len(characters) for characters in self.characters])]).astype(np.int64)
+
+    @cached_property
+    def _distinct(self) -> tuple[list[str], np.ndarray]:
+        """The different characters, and for every character of every token which of them it is."""
+        codes = np.array(list(map(ord, "".join(self.characters))), np.uint32)
+        distinct, which = np.unique(codes, return_inverse=True)
+        return [chr(code) for code in distinct], which
+
+    def cells(self, guidance: Guidance) -> np.ndarray:
+        """(all characters, at least 1) int64 where the characters of all tokens are counted."""
+        distinct, which = self._distinct
+        return np.array([guidance.cell(character) for character in distinct] or [0], np.int64)[
+            which if distinct else [0]
+        ]
+
+    @cached_property
+    def alphabet(self) -> frozenset[str]:
         """Every character that a text of these tokens can contain after normalisation."""
-        characters = set().union(*map(set, self.characters))
+        characters = set(self._distinct[0])
         if (self.context == 1).any():
             characters.update(self.normalizer(_REPLACEMENT))
         if self.joins.any() and self.normalizer.form in ("NFC", "NFKC"):
             characters.add(_ANY_COMPOSED)
-        return characters
+        return frozenset(characters)
 
     def text_of(self, data: bytes) -> tuple[str, bytes]:
         """The text of joined bytes without leading spaces, and the bytes of an unfinished last character."""
@@ -162,9 +182,8 @@ class RowReader:
         self.vocabulary = vocabulary
         self.guidance = guidance
         size = len(guidance.alphabet)
-        flat = [guidance.cell(c) for characters in vocabulary.characters for c in characters]
-        self.cells = np.array(flat or [0], np.int64)
-        self.offsets = np.concatenate([[0], np.cumsum([len(c) for c in vocabulary.characters])]).astype(np.int64)
+        self.cells = vocabulary.cells(guidance)
+        self.offsets = vocabulary.offsets
         self._empty = Row(b"", "", b"", np.zeros(size, np.int64), 0)
         self._known: dict[bytes, Row] = {}
 
@@ -352,7 +371,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
             first, lam=lam, distance=distance, scale=scale, forbidden=frozenset(forbidden), allowed=only
         )
         self._constrained = not guidance.constraint.is_void
-        characters = vocabulary_of(self._table, first.normalizer).alphabet()
+        characters = vocabulary_of(self._table, first.normalizer).alphabet
         self.guidances = [replace(guidance, target=t).covering(characters) for t in targets]
         self._setup(len(self._table))
 
