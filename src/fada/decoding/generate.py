@@ -105,9 +105,9 @@ class Vocabulary:
     def cells(self, guidance: Guidance) -> np.ndarray:
         """(all characters, at least 1) int64 where the characters of all tokens are counted."""
         distinct, which = self._distinct
-        return np.array([guidance.cell(character) for character in distinct] or [0], np.int64)[
-            which if distinct else [0]
-        ]
+        if not distinct:
+            return np.zeros(1, np.int64)
+        return np.array([guidance.cell(character) for character in distinct], np.int64)[which]
 
     @cached_property
     def alphabet(self) -> frozenset[str]:
