@@ -22,7 +22,7 @@ from fada.errors import FadaError
 from fada.evaluation import score_lines
 from fada.files import write_json, write_text
 from fada.recipes import read_recipe
-from fada.reproduce_ours import Ours, adapted, our_texts
+from fada.reproduce_ours import Ours, adapted, continued, our_texts, split_of
 from fada.rivals import compare_rivals
 from fada.runs import Run
 from fada.study import finished, train_all
@@ -277,8 +277,7 @@ def _evaluate_emissions(recipe: Recipe, trained: Sequence[Trained]) -> dict[str,
     rivals = {}
     for arm, item in best.items():
         if arm != TAGGED:
-            emissions = item.run.emissions("validation"), item.run.emissions("test")
-            table = compare_rivals(*emissions, knowledge, bootstrap=200, resamples=2000)
+            table = compare_rivals(*split_of(item.run), knowledge, bootstrap=200, resamples=2000)
             rivals[arm] = {
                 name: {"setting": table.rivals[name].setting, "validation": table.rivals[name].validation, **row}
                 for name, row in compact(table.result).items()
@@ -303,18 +302,15 @@ def _our_rows(
     knowledge = Knowledge.from_texts(
         texts, standard.run.targets, order=ours.lm_order, share=ours.lm_share, smoothing=ours.lm_smoothing
     )
-    arms = {
-        arm: (item.run.emissions("validation"), item.run.emissions("test"))
-        for arm, item in best.items()
-        if arm != TAGGED
-    }
+    arms = {arm: split_of(item.run) for arm, item in best.items() if arm != TAGGED}
     if ours.adapt is not None:
         splits = read_splits_of(standard)
         lines = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         kept = {name: value for name, value in standard.settings.items() if name in ("seed", "threads")}
-        arms["adapted"] = adapted(
-            standard.run.folder, lines, {**ours.adapt, **kept}, standard.run.folder.parent / "adapted"
-        )
+        further = {**ours.adapt, **kept, "model": str(standard.run.folder), "lam": 1.0}
+        folder = standard.run.folder.parent
+        arms["continued"] = continued({**standard.settings, **further, "out": folder / "continued"})
+        arms["adapted"] = adapted(lines, further, folder / "adapted")
     base = label(STANDARD, guided=False)
     decoded, settings = our_texts(ours, arms, knowledge)
     systems = Systems(test.ids, test.references, {base: test.systems[base], **decoded}, test.columns, "test")

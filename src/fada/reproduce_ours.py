@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fada.data.lines import Line, write_parquet
 from fada.emissions import Emissions
+from fada.runs import Run
 from fada.study import train_all
 from fada.tuned import BeamSearch, Knowledge, Weights
 from fada.tuning import Grid, Trials, descend, guidance_grid
@@ -25,7 +26,11 @@ Split = tuple[Emissions, Emissions]
 
 
 class Ours(BaseModel):
-    """Settings of the rows marked *ours*. `adapt`: settings of a further training on each domain's own lines."""
+    """Settings of the rows marked *ours*.
+
+    `adapt` are the settings of a further training of the standard model: on each domain's own lines, and, to tell what
+    the domain is worth from what the training is, on all lines.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,15 +42,22 @@ class Ours(BaseModel):
     adapt: dict[str, Any] | None = None
 
 
-def adapted(
-    model: Path, lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], folder: Path, jobs: int = 1
-) -> Split:
+def split_of(run: Run) -> Split:
+    """What a run kept of the validation and of the test lines."""
+    return run.emissions("validation"), run.emissions("test")
+
+
+def continued(settings: Mapping[str, Any]) -> Split:
+    """Emissions of a model trained further on the lines of all domains; a finished run is kept."""
+    return split_of(train_all({"continued": settings}, jobs=1)["continued"])
+
+
+def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], folder: Path) -> Split:
     """Emissions of a model trained further on each domain's own lines, in the order of `lines`.
 
     Args:
-        model: run folder to start from.
         lines: of train, validation and test.
-        settings: of the further trainings.
+        settings: of the further trainings, with the `model` to start from.
         folder: for a run of each domain; finished ones are kept.
     """
     domains = sorted({str(line.domain) for line in lines["train"]})
@@ -60,19 +72,15 @@ def adapted(
             **settings,
             "data": [str(folder / domain / "lines")],
             "domain_column": "domain",
-            "model": str(model),
-            "lam": 1.0,
             "out": folder / domain / "run",
         }
         for domain in domains
     }
-    runs = train_all(trainings, jobs)
-
-    def joined(split: str) -> Emissions:
-        parts = [run.emissions(split) for run in runs.values()]
-        return Emissions.concatenate(parts).ordered([line.id for line in lines[split]])
-
-    return joined("validation"), joined("test")
+    validation, test = zip(*(split_of(run) for run in train_all(trainings, jobs=1).values()), strict=True)
+    return (
+        Emissions.concatenate(validation).ordered([line.id for line in lines["validation"]]),
+        Emissions.concatenate(test).ordered([line.id for line in lines["test"]]),
+    )
 
 
 def our_texts(
