@@ -1,6 +1,6 @@
 """What the alignment loss costs: training steps with and without it, paired in one run, and peak memory.
 
-    python benchmarks/training.py
+    python -m benchmarks.training
 
 Steps alternate (without, with, without, ...), so that whatever else the machine does falls on both; the ratio is the
 median of the ratios of neighbouring steps. Memory is the peak of a fresh process for each case, with a fixed mmap

@@ -148,6 +148,14 @@ def test_invalid_utf8_on_the_command_line_names_file_and_offset(run: Run, tmp_pa
     assert not out.exists()
 
 
+def test_compare_keeps_files_of_one_name_apart(run: Run, targets: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / targets.name
+    other.write_bytes(targets.read_bytes())
+    domains = json.loads(run("targets", "compare", targets, other, "--json"))["domains"]
+    assert len(domains) == 2 * len(TargetSet.load(targets).domains)
+
+
 def test_show_and_compare_for_machines(run: Run, targets: Path) -> None:
     rows = json.loads(run("targets", "show", targets, "--json"))
     assert {"domain", "character", "count", "frequency", "standard_error", "low", "high"} == set(rows[0])

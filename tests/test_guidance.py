@@ -67,7 +67,7 @@ def test_removing_what_is_not_there_is_refused() -> None:
         ({"lam": -0.1}, "lam is -0.1"),
         ({"lam": "half"}, "lam is 'half'"),
         ({"scale": -1}, "scale is -1"),
-        ({"distance": "w2"}, "not defined for the empty text"),
+        ({"distance": "w2"}, "no form that follows a growing text"),
         ({"distance": "cosine"}, "unknown distance 'cosine'"),
     ],
 )

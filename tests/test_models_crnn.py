@@ -106,8 +106,16 @@ def test_new_characters_can_be_added_to_a_trained_network(recognizer: CRNNRecogn
     extended = CRNNRecognizer.load(tmp_path, ["abz"], new_characters="add")
     assert extended.symbols[-1] == "z"
     assert extended.emit(image_lines(1)).log_probs[0].shape[1] == len(recognizer.symbols) + 1
-    with pytest.raises(fada.FadaError, match=r"'z' \(U\+007A\).*not in the model's alphabet"):
-        CRNNRecognizer.load(tmp_path).encode("abz")
+    ignoring = CRNNRecognizer.load(tmp_path, ["abz"], new_characters="ignore")
+    assert ignoring.encode("azb") == ignoring.encode("ab")
+    with pytest.raises(fada.FadaError, match=r"missing from the model's alphabet: 'z' \(U\+007A\).*add"):
+        CRNNRecognizer.load(tmp_path, ["abz"], new_characters="fail")
+
+
+def test_a_tagged_network_refuses_new_characters(tmp_path: Path) -> None:
+    CRNNRecognizer.build(["ab"], "tiny", ["old", "new"], "given").save_pretrained(tmp_path)
+    with pytest.raises(fada.FadaError, match="cannot learn new ones \\('z'\\)"):
+        CRNNRecognizer.load(tmp_path, ["abz"], new_characters="add")
 
 
 def test_a_line_with_more_characters_than_frames_counts_zero() -> None:

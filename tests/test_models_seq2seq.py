@@ -19,6 +19,7 @@ from transformers import (
     WhisperForConditionalGeneration,
     WhisperTokenizer,
 )
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 import fada
 import tiny_models
@@ -55,10 +56,11 @@ def fresh_byte_level_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def whisper_folder(folder: Path) -> Path:
+def whisper_folder(folder: Path, multilingual: bool = False) -> Path:
     """A random Whisper with a tokenizer of its own kind."""
     vocabulary = {chr(c): i for i, c in enumerate(range(33, 127))} | {"Ġ": 94}
-    special = ["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"]
+    names = [*LANGUAGES, "translate", "transcribe"] if multilingual else []
+    special = [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *names, "notimestamps")]
     tokenizer = WhisperTokenizer(vocab=vocabulary, merges=[], unk_token=special[0])
     tokenizer.add_tokens(special, special_tokens=True)
     end, start = (tokenizer.convert_tokens_to_ids(token) for token in special[:2])
@@ -82,6 +84,8 @@ def whisper_folder(folder: Path) -> Path:
     )
     torch.manual_seed(0)
     model = WhisperForConditionalGeneration(config)
+    model.generation_config.is_multilingual = multilingual
+    model.generation_config._from_model_config = False
     model.save_pretrained(folder)
     WhisperFeatureExtractor(feature_size=8).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -290,6 +294,21 @@ def test_whisper_sees_a_window_as_long_as_asked(tmp_path: Path) -> None:
     assert isinstance(again, WhisperRecognizer)
     assert again.window == 2
     assert again.transcribe([line], max_new_tokens=4) == short.transcribe([line], max_new_tokens=4)
+
+
+def test_a_multilingual_whisper_keeps_the_language_it_is_given(tmp_path: Path) -> None:
+    folder = whisper_folder(tmp_path / "whisper", multilingual=True)
+    assert WhisperRecognizer.load(folder).tokenizer.language == "english"
+    french = registry.build(str(folder), ["abc"], language="french")
+    assert isinstance(french, WhisperRecognizer)
+    french.save_pretrained(tmp_path / "french")
+    again = WhisperRecognizer.load(tmp_path / "french")
+    spoken = again.tokenizer.convert_ids_to_tokens(list(again.prompt))
+    assert spoken == ["<|startoftranscript|>", "<|fr|>", "<|transcribe|>", "<|notimestamps|>"]
+    with pytest.raises(fada.FadaError, match="'klingon'"):
+        registry.build(str(folder), ["abc"], language="klingon")
+    with pytest.raises(fada.FadaError, match="knows one language only"):
+        registry.build(str(whisper_folder(tmp_path / "english")), ["abc"], language="french")
 
 
 def test_sound_longer_than_the_window_is_refused(tmp_path: Path) -> None:

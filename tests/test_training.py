@@ -280,8 +280,21 @@ def test_a_domain_without_training_lines_is_named(tmp_path: Path) -> None:
     data = image_folder(tmp_path)
     stranger = Line("s", "abc", "future", image=image_lines(1)[0].image)
     write_parquet([*image_lines(4), stranger], data / "validation.parquet")
-    with pytest.raises(fada.FadaError, match="'future' occurs in the validation lines but has no training lines"):
+    with pytest.raises(fada.FadaError, match="'future' occurs in the validation lines but has no target"):
         run(data, tmp_path / "run")
+
+
+def test_a_target_file_can_tell_of_a_domain_without_training_lines(tmp_path: Path) -> None:
+    data = image_folder(tmp_path)
+    stranger = Line("s", "abc", "future", image=image_lines(1)[0].image)
+    write_parquet([*image_lines(4), stranger], data / "validation.parquet")
+    texts = {domain: ["abc"] for domain in ("old", "new", "future")}
+    fada.TargetSet.from_texts(texts).save(tmp_path / "targets.json")
+    found = run(data, tmp_path / "run", targets=str(tmp_path / "targets.json"), epochs=1)
+    assert "future" in found.emissions("validation").domains
+    fada.TargetSet.from_texts({"future": ["abc"]}).save(tmp_path / "other.json")
+    with pytest.raises(fada.FadaError, match="occurs in the training lines but has no target"):
+        run(data, tmp_path / "refused", targets=str(tmp_path / "other.json"))
 
 
 def test_a_character_missing_from_the_model_is_named(reference: Run, tmp_path: Path) -> None:

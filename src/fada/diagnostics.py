@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fada.data.lines import Line
-from fada.errors import FadaError
 from fada.runs import load_run
 
 if TYPE_CHECKING:
@@ -102,8 +101,6 @@ def alignment_diagnostics(
 
 def _can_write(recognizer: "Recognizer", line: Line) -> bool:
     """Whether the model has a class for every character of the line; without, there is no task loss."""
-    try:
-        recognizer.encode(str(line.text), line.domain)
-    except FadaError:
-        return False
-    return True
+    from fada.models.recognizer import CTCRecognizer
+
+    return not isinstance(recognizer, CTCRecognizer) or set(str(line.text)) <= set(recognizer.symbols)

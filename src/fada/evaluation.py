@@ -130,7 +130,7 @@ class Evaluation(Scores):
         return [_row(column, name, scores) for name, scores in worst_first]
 
     def describe(self) -> str:
-        """What the numbers are, for captions: ``CER and WER in percent, micro average over code points, exact``."""
+        """What the numbers are, for captions: ``CER, WER and NED in percent, micro average over …``."""
         units = {"codepoints": "code points", "graphemes": "grapheme clusters"}[self.units]
         how = "exact" if not self.normalization else "normalised: " + ", ".join(self.normalization)
         return f"CER, WER and NED in percent, {self.average} average over {units}, {how}"

@@ -67,7 +67,7 @@ class Guidance:
         distances.get(self.distance)
         if self.distance not in KINDS:
             raise FadaError(
-                f"distance {self.distance!r} cannot guide a decoder: it is not defined for the empty text. "
+                f"distance {self.distance!r} cannot guide a decoder: it has no form that follows a growing text. "
                 f"Choose one of {', '.join(KINDS)}."
             )
         check_weight("lam", self.lam, 0, 1)

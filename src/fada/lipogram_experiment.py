@@ -11,8 +11,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 import numpy as np
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 import fada
 from fada.errors import FadaError
@@ -36,8 +35,10 @@ from fada.lipogram import (
 from fada.lipogram_tuning import expected_effects
 from fada.progress import console, track
 from fada.readability import words_of
+from fada.recipes import read_recipe
 from fada.targets import CharDistribution
 from fada.text import TextNormalizer
+from fada.validation import validated
 
 Variant = Literal["plain", "paper", "soft", "hard", "soft+hard"]
 """A mode, or ``paper``: soft guidance with the whole distribution as target, scale 1 and no warm-up, as printed."""
@@ -107,17 +108,7 @@ class LipogramRecipe(BaseModel):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LipogramRecipe":
         """Read a YAML recipe."""
-        try:
-            settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FadaError(f"{path}: no such recipe.") from None
-        except yaml.YAMLError as error:
-            raise FadaError(f"{path}: not YAML ({str(error).splitlines()[0]}).") from None
-        try:
-            return cls.model_validate(settings or {})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise FadaError(f"{path}, {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        return validated(cls, read_recipe(path), path)
 
     def quick(self) -> "LipogramRecipe":
         """A version for trying out: three topics, short stories, one seed."""

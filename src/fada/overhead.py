@@ -69,8 +69,9 @@ def measure_overhead(
 
 def _batch(run: Run, settings: TrainSettings) -> LineDataset:
     """As many validation lines as a batch has; a frozen encoder has seen them already."""
-    known = {character for line in read_splits(settings).train for character in str(line.text)}
-    lines = [line for line in read_splits(settings).validation if set(str(line.text)) <= known]
+    splits = read_splits(settings)
+    known = {character for line in splits.train for character in str(line.text)}
+    lines = [line for line in splits.validation if set(str(line.text)) <= known]
     chosen = evenly(lines, settings.batch_size)
     recognizer = run.recognizer
     if settings.freeze == "encoder" and isinstance(recognizer, Seq2SeqRecognizer):

@@ -1,5 +1,6 @@
 """Recipes: YAML files with the settings of a run, each with the place it comes from."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,10 @@ import yaml
 from fada.errors import FadaError
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
+def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings of a recipe; keys are checked where they are used."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FadaError(f"{path}: no such recipe.") from None
     except yaml.YAMLError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 import fada
 from fada.analysis import analyze
@@ -31,6 +31,7 @@ from fada.targets import TargetSet
 from fada.text import TextNormalizer
 from fada.tuned import BeamSearch, Knowledge, Weights
 from fada.tuning import LAMBDAS, refuse_overlap
+from fada.validation import validated
 
 if TYPE_CHECKING:
     from fada.training_data import Splits
@@ -80,12 +81,7 @@ class Recipe(BaseModel):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recipe":
         """Read a recipe; what is wrong in it is named."""
-        path = Path(path)
-        try:
-            recipe = cls.model_validate(read_recipe(path))
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise FadaError(f"{path}, {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        recipe = validated(cls, read_recipe(path), path)
         if STANDARD not in recipe.arms:
             raise FadaError(f"{path}: no arm {STANDARD!r}, the one that the others are compared with.")
         return recipe

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -48,11 +48,13 @@ from fada.training_data import (
     LineDataset,
     Splits,
     WidthSampler,
+    check_domains,
     check_lines,
     evenly,
     split_lines,
     tell_left_out,
 )
+from fada.validation import validated
 
 CHECKPOINT_STATE = "fada_state.pt"
 _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
@@ -81,6 +83,7 @@ class TrainSettings(BaseModel):
     model: str = "crnn:base"
     new_characters: Literal["fail", "add", "ignore"] = "add"
     max_seconds: float = Field(10.0, gt=0, le=30, description="Audio window of Whisper.")
+    language: str | None = Field(None, description="Language of a multilingual Whisper; its own or English by default.")
     tagging: Tagging = "none"
     freeze: Literal["none", "encoder"] = Field("none", description="`encoder`: train the decoder alone.")
     encoder_cache: Path | None = Field(
@@ -128,14 +131,7 @@ class TrainSettings(BaseModel):
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str = "settings") -> "TrainSettings":
         """Settings from a mapping; what is wrong is named."""
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(map(str, first["loc"]))
-            found = "" if first["type"] == "missing" else f" (found {first['input']!r})"
-            known = f" Known settings: {', '.join(cls.model_fields)}." if first["type"] == "extra_forbidden" else ""
-            raise FadaError(f"{where}, {name}: {first['msg']}{found}.{known}") from None
+        return validated(cls, dict(values), where)
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - nothing went wrong
@@ -173,8 +169,9 @@ def _train(settings: TrainSettings) -> Run:
     started = time.time()
     set_seed(settings.seed)
     splits = read_splits(settings)
-    targets = _targets(settings, splits)
     check_lines(splits)
+    targets = _targets(settings, splits)
+    check_domains(splits, targets.domains)
     recognizer = registry.build(
         settings.model,
         [str(line.text) for line in splits.train],
@@ -182,9 +179,9 @@ def _train(settings: TrainSettings) -> Run:
         tagging=settings.tagging,
         new_characters=settings.new_characters,
         max_seconds=settings.max_seconds,
+        language=settings.language,
         dropout=settings.dropout,
     )
-    check_lines(splits, recognizer)
     _freeze(settings, recognizer)
     data = _datasets(settings, recognizer, splits, targets.domains)
     trainer = FadaTrainer(settings, recognizer, targets, data["train"], data["validation"], checkpoints)
@@ -266,8 +263,6 @@ def _lines_with_text(sources: Sequence[LineSet]) -> list[Line]:
 def _targets(settings: TrainSettings, splits: Splits) -> TargetSet:
     if settings.targets:
         return TargetSet.load(settings.targets)
-    if not splits.train:
-        raise FadaError("no lines to train on. Check the data source, its text column and its splits.")
     texts = {
         domain: [str(line.text) for line in splits.train if str(line.domain) == domain] for domain in splits.domains()
     }

@@ -68,8 +68,8 @@ def evenly(lines: Sequence[Line], count: int) -> list[Line]:
     return [lines[i] for i in np.linspace(0, len(lines) - 1, count).round().astype(int)]
 
 
-def check_lines(splits: Splits, recognizer: Recognizer | None = None) -> None:
-    """Refuse what cannot be trained on, before any time is spent: each case with what to do."""
+def check_lines(splits: Splits) -> None:
+    """Refuse lines that cannot be trained on, before any time is spent: each case with what to do."""
     if not splits.train:
         raise FadaError("no lines to train on. Check the data source, its text column and its splits.")
     missing = [line for line in splits.train if not line.domain]
@@ -78,18 +78,18 @@ def check_lines(splits: Splits, recognizer: Recognizer | None = None) -> None:
             f"{missing[0].source or missing[0].id}: no domain, while other lines have one "
             f"({len(missing)} of {len(splits.train)} training lines lack it). Fill the column, or drop the lines."
         )
-    known = set(splits.domains())
-    for name, lines in (("validation", splits.validation), ("test", splits.test)):
-        unknown = sorted({str(line.domain) for line in lines} - known)
+
+
+def check_domains(splits: Splits, known: Sequence[str]) -> None:
+    """Refuse lines of a domain whose character frequencies nothing tells; `known` are the domains with a target."""
+    for name, lines in (("training", splits.train), ("validation", splits.validation), ("test", splits.test)):
+        unknown = sorted({str(line.domain) for line in lines} - set(known))
         if unknown:
             raise FadaError(
-                f"the domain {unknown[0]!r} occurs in the {name} lines but has no training lines: "
-                f"nothing tells its character frequencies (known: {', '.join(sorted(known))}). "
+                f"the domain {unknown[0]!r} occurs in the {name} lines but has no target: nothing tells its character "
+                f"frequencies (known, from the training lines or the target file: {', '.join(sorted(known))}). "
                 "Give a target file that has it (--targets), or leave these lines out."
             )
-    if recognizer is not None:
-        for line in splits.train:
-            recognizer.encode(str(line.text), line.domain)
 
 
 class LineDataset(Dataset[dict[str, Any]]):

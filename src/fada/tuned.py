@@ -14,11 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fada.errors import FadaError
 from fada.files import write_text
 from fada.targets import CharDistribution, TargetSet
+from fada.validation import validated
 
 if TYPE_CHECKING:
     from fada.decoding.ctc import CTCBeamDecoder, Hypothesis
@@ -140,12 +141,7 @@ class Tuned(Weights):
             raise FadaError(f"{path}: no such file. Make one with: fada tune") from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise FadaError(f"{path}: not JSON ({error}).") from None
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the file"
-            raise FadaError(f"{path}: {where}: {first['msg']}, found {first['input']!r:.80}.") from None
+        return validated(cls, values, path)
 
     def decoder(
         self,

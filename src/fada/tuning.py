@@ -33,6 +33,7 @@ from fada.files import replacing, write_text
 from fada.nbest import NBest, Rescorer
 from fada.progress import track
 from fada.tuned import NO_GUIDANCE, BeamSearch, Evidence, Knowledge, LanguageModel, Tuned, Weights
+from fada.validation import validated
 
 if TYPE_CHECKING:
     from fada.emissions import Emissions
@@ -81,7 +82,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         for beam, lam, scale in itertools.product(self.beam or (5,), self.lam or (1.0,), self.scale or (1.0,)):
-            Weights(beam=beam, lam=lam, scale=scale)
+            validated(Weights, {"beam": beam, "lam": lam, "scale": scale}, "grid")
 
     @classmethod
     def of(

@@ -108,7 +108,9 @@ def compare(
     from fada.cli._output import Format, chosen_format, print_json, print_rows
     from fada.targets import TargetSet
 
-    targets = TargetSet.side_by_side({file.stem: TargetSet.load(file) for file in files})
+    stems = [file.stem for file in files]
+    labels = [stem if stems.count(stem) == 1 else str(file) for file, stem in zip(files, stems, strict=True)]
+    targets = TargetSet.side_by_side({label: TargetSet.load(file) for label, file in zip(labels, files, strict=True)})
     matrices = {"pearson": targets.pearson(), **{name: targets.distances(name) for name in distance}}
     output = chosen_format(as_json, as_csv)
     names = targets.domains

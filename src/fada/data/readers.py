@@ -450,7 +450,7 @@ def _noting(lines: LineSet, left: Mapping[str, list[Path]], chosen: str) -> Line
         for kind, files in left.items():
             log.note(
                 f"{len(files)} files of the kind {kind} ({files[0].name}, ...) beside the {chosen} ones were not read; "
-                f"name them, or choose with format={kind!r} (--format {kind})."
+                f"name them, or choose with format={kind!r} (--read-as {kind})."
             )
         yield from lines._read(log, media)
 

@@ -24,7 +24,14 @@ from fada.distributed import summed
 from fada.errors import FadaError
 from fada.files import write_json
 from fada.models.line_image import straighten
-from fada.models.recognizer import CTCRecognizer, Tagging, characters_of, padded_labels
+from fada.models.recognizer import (
+    CTCRecognizer,
+    NewCharacters,
+    Tagging,
+    characters_of,
+    characters_to_add,
+    padded_labels,
+)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"channels": (8, 16, 24, 32), "lstm_size": 48, "lstm_layers": 1, "dropout": 0.0},
@@ -353,15 +360,8 @@ class CRNNProcessor:
         return {"pixel_values": torch.from_numpy(pixels), "widths": torch.from_numpy(widths)}
 
     def encode(self, text: str) -> list[int]:
-        """Classes of a text; a character without a class is an error."""
-        try:
-            return [self._classes[character] for character in text]
-        except KeyError as missing:
-            character = missing.args[0]
-            raise FadaError(
-                f"the character {character!r} (U+{ord(character):04X}) of the text {text!r} is not in the model's "
-                f"alphabet of {len(self._classes)} characters. Train a new model, or remove the line."
-            ) from None
+        """Classes of a text; a character without a class is left out."""
+        return [self._classes[character] for character in text if character in self._classes]
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the processor beside the model."""
@@ -406,7 +406,7 @@ class CRNNRecognizer(CTCRecognizer):
         cls,
         name: str | os.PathLike[str],
         texts: Iterable[str] = (),
-        new_characters: str = "ignore",
+        new_characters: NewCharacters = "ignore",
         domains: Sequence[str] = (),
         tagging: Tagging | None = None,
     ) -> "CRNNRecognizer":
@@ -419,10 +419,16 @@ class CRNNRecognizer(CTCRecognizer):
         if tagging not in (None, model.config.tagging):
             raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")
         missing = sorted({character for text in texts for character in text} - set(processor.symbols))
-        if missing and new_characters == "add" and not model.config.domains:
-            model.add_classes(len(missing))
+        new = characters_to_add(missing, new_characters, "the model's alphabet")
+        if new and model.config.domains:
+            raise FadaError(
+                f"{name} has the classes of its domains after those of its characters, and cannot learn new ones "
+                f"({', '.join(map(repr, new[:10]))}). Use --new-characters ignore, or a model without tagging."
+            )
+        if new:
+            model.add_classes(len(new))
             processor = CRNNProcessor(
-                (*processor.symbols, *missing), processor.blank, processor.height, processor.aspect, processor.level
+                (*processor.symbols, *new), processor.blank, processor.height, processor.aspect, processor.level
             )
         return cls(model, processor, model.config.tagging)
 

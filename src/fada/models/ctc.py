@@ -12,11 +12,16 @@ from torch import Tensor, nn
 from transformers import AutoFeatureExtractor, AutoModelForCTC, AutoTokenizer, PreTrainedModel
 
 from fada.data.lines import Line
-from fada.errors import FadaError
 from fada.files import write_json
 from fada.models.crnn import ctc_loss
-from fada.models.recognizer import CTCRecognizer, Tagging, characters_of, padded_labels
-from fada.models.seq2seq import NewCharacters
+from fada.models.recognizer import (
+    CTCRecognizer,
+    NewCharacters,
+    Tagging,
+    characters_of,
+    characters_to_add,
+    padded_labels,
+)
 
 _SYMBOLS = "ctc_symbols.json"
 
@@ -103,20 +108,15 @@ class TransformersCTCRecognizer(CTCRecognizer):
 
     def _add_characters(self, texts: Iterable[str], policy: NewCharacters) -> None:
         missing = sorted({c for text in texts for c in text} - set(self._classes))
-        if not missing or policy == "ignore":
+        new = characters_to_add(missing, policy, "the model's alphabet")
+        if not new:
             return
-        if policy == "fail":
-            names = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in missing[:10])
-            raise FadaError(
-                f"{len(missing)} characters of the training text are missing from the model's alphabet: {names}. "
-                "Use --new-characters add (or ignore)."
-            )
         sources = {
             len(self.symbols) + i: self._classes.get(c.swapcase(), self._classes.get(c.lower()))
-            for i, c in enumerate(missing)
+            for i, c in enumerate(new)
         }
-        self.symbols = (*self.symbols, *missing)
-        self._classes |= {c: self.symbols.index(c) for c in missing}
+        self.symbols = (*self.symbols, *new)
+        self._classes |= {c: self.symbols.index(c) for c in new}
         self._resize(sources)
 
     def _resize(self, sources: dict[int, int | None]) -> None:

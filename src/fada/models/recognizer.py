@@ -1,7 +1,4 @@
-"""What every recogniser can do, whatever its network: prepare lines, train on them, emit, transcribe.
-
-The trainer, the command line and the page know recognisers only through this interface.
-"""
+"""What every recogniser can do, whatever its network: prepare lines, train on them, emit, transcribe."""
 
 import os
 from abc import ABC, abstractmethod
@@ -26,7 +23,24 @@ if TYPE_CHECKING:
 Tagging = Literal["none", "given", "predicted"]
 """TR-TT: no domain token; the domain is known at inference; the model predicts it."""
 
+NewCharacters = Literal["fail", "add", "ignore"]
+"""What to do about characters of the training text that a loaded model lacks."""
+
 IGNORED = -100
+
+
+def characters_to_add(missing: Sequence[str], policy: NewCharacters, lacking: str) -> Sequence[str]:
+    """The missing characters if they are to be added, none if ignored, an error that lists them if refused.
+
+    `lacking` is what lacks them, for the message.
+    """
+    if missing and policy == "fail":
+        names = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in missing[:10])
+        raise FadaError(
+            f"{len(missing)} characters of the training text are missing from {lacking}: {names}"
+            f"{', …' if len(missing) > 10 else ''}. Use --new-characters add (or ignore)."
+        )
+    return missing if policy == "add" else ()
 
 
 def domain_tag(domain: str) -> str:

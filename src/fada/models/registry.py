@@ -9,8 +9,7 @@ from typing import Any
 from fada.errors import FadaError
 from fada.models import resolve
 from fada.models.crnn import PRESETS, CRNNRecognizer
-from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging
-from fada.models.seq2seq import NewCharacters
+from fada.models.recognizer import CTCRecognizer, NewCharacters, Recognizer, Tagging
 
 BUILT: dict[str, str] = {
     **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in PRESETS},
@@ -38,6 +37,7 @@ def build(
     tagging: Tagging = "none",
     new_characters: NewCharacters = "add",
     max_seconds: float | None = None,
+    language: str | None = None,
     dropout: float | None = None,
 ) -> Recognizer:
     """A recogniser to train: a new one for the characters of `texts`, or a loaded one made ready for them.
@@ -47,7 +47,7 @@ def build(
         texts: training texts.
         domains, tagging: TR-TT.
         new_characters: what to do about characters that a loaded model lacks.
-        max_seconds: audio window of Whisper.
+        max_seconds, language: audio window and language of Whisper.
         dropout: of a new C-RNN.
     """
     family, _, preset = name.partition(":")
@@ -58,12 +58,12 @@ def build(
         from fada.models.trocr import TrOCRRecognizer
 
         return TrOCRRecognizer.build_tiny(texts, domains, tagging)
-    return _load(name, texts, domains, tagging, new_characters, max_seconds)
+    return _load(name, texts, domains, tagging, new_characters, max_seconds, language)
 
 
 def load(name: str | os.PathLike[str]) -> Recognizer:
     """A trained recogniser from a model folder, a run folder or a hub name."""
-    return _load(name, (), (), None, "ignore", None)
+    return _load(name, (), (), None, "ignore")
 
 
 def _load(
@@ -72,7 +72,8 @@ def _load(
     domains: Sequence[str],
     tagging: Tagging | None,
     new_characters: NewCharacters,
-    max_seconds: float | None,
+    max_seconds: float | None = None,
+    language: str | None = None,
 ) -> Recognizer:
     path = Path(resolve(name))
     if (path / "model" / "config.json").is_file():
@@ -94,7 +95,7 @@ def _load(
     if kind == "whisper":
         from fada.models.whisper import WhisperRecognizer
 
-        return WhisperRecognizer.load(path, max_seconds=max_seconds, **options)
+        return WhisperRecognizer.load(path, max_seconds=max_seconds, language=language, **options)
     from transformers.models.auto.modeling_auto import MODEL_FOR_CTC_MAPPING_NAMES
 
     if kind in MODEL_FOR_CTC_MAPPING_NAMES:

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,11 +15,17 @@ from transformers.modeling_outputs import BaseModelOutput
 from fada.alignment import AlignmentLoss
 from fada.data.lines import Line
 from fada.errors import FadaError
-from fada.models.recognizer import IGNORED, Recognizer, Tagging, domain_tag, padded_labels
+from fada.models.recognizer import (
+    IGNORED,
+    NewCharacters,
+    Recognizer,
+    Tagging,
+    characters_to_add,
+    domain_tag,
+    padded_labels,
+)
 from fada.targets import CharDistribution, TargetSet
 from fada.tokens import TokenTable
-
-NewCharacters = Literal["fail", "add", "ignore"]
 
 STATES = "encoder_states"
 """The network input that stands for the encoder's, where its output is known already: (batch, positions, size)."""
@@ -291,15 +297,9 @@ def add_characters(model: PreTrainedModel, tokenizer: Any, texts: Iterable[str],
     Returns:
         The characters that were added.
     """
-    missing = missing_characters(tokenizer, texts)
-    if not missing or policy == "ignore":
+    missing = characters_to_add(missing_characters(tokenizer, texts), policy, "the model's tokenizer")
+    if not missing:
         return []
-    if policy == "fail":
-        names = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in missing[:10])
-        raise FadaError(
-            f"{len(missing)} characters of the training text are missing from the model's tokenizer: {names}"
-            f"{', …' if len(missing) > 10 else ''}. Use --new-characters add (or ignore)."
-        )
     donors: dict[str, list[int]] = {}
     for character in missing:
         base = unicodedata.normalize("NFD", character)[0]
@@ -312,7 +312,7 @@ def add_characters(model: PreTrainedModel, tokenizer: Any, texts: Iterable[str],
     tokenizer.add_tokens([AddedToken(c, normalized=False) for c in missing])
     sources = {int(tokenizer.convert_tokens_to_ids(c)): donors[c] for c in missing}
     resize_embeddings(model, len(tokenizer), sources)
-    return missing
+    return [*missing]
 
 
 def resize_embeddings(model: PreTrainedModel, size: int, sources: dict[int, list[int]]) -> None:

@@ -30,8 +30,8 @@ from fada.data.lines import Line
 from fada.models.columns import ColumnEncoder, ColumnEncoderConfig
 from fada.models.crnn import ctc_loss
 from fada.models.line_image import straighten
-from fada.models.recognizer import Tagging, characters_of, padded_labels
-from fada.models.seq2seq import NewCharacters, Seq2SeqRecognizer, add_characters
+from fada.models.recognizer import NewCharacters, Tagging, characters_of, padded_labels
+from fada.models.seq2seq import Seq2SeqRecognizer, add_characters
 
 TINY: dict[str, Any] = {
     "height": 40,

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, WhisperFeatureExtractor, WhisperForConditionalGeneration
+from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
 from fada.data.lines import Line
-from fada.models.recognizer import Tagging
-from fada.models.seq2seq import NewCharacters, Seq2SeqRecognizer, UnfitLine, add_characters
+from fada.errors import FadaError
+from fada.models.recognizer import NewCharacters, Tagging
+from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, add_characters
 
 _FRAMES_PER_SECOND = 50  # encoder positions; two mel frames of 10 ms each
 
@@ -49,13 +51,22 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         max_seconds: float | None = None,
         language: str | None = None,
     ) -> "WhisperRecognizer":
-        """Read a model from a folder or the hub; `max_seconds` shortens its window."""
+        """Read a model from a folder or the hub.
+
+        `max_seconds` shortens its window; `language` is that of a multilingual model, by default the one that it was
+        trained with here, or English.
+        """
         model = WhisperForConditionalGeneration.from_pretrained(name, dtype=torch.float32)
         features = WhisperFeatureExtractor.from_pretrained(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
-        if getattr(model.generation_config, "is_multilingual", False):
-            tokenizer.set_prefix_tokens(language=language or "english", task="transcribe")
         saved = getattr(model.config, "fada", {})
+        if getattr(model.generation_config, "is_multilingual", False):
+            spoken = language or saved.get("language") or "english"
+            if spoken.lower() not in {*TO_LANGUAGE_CODE, *TO_LANGUAGE_CODE.values()}:
+                raise FadaError(f"Whisper knows no language {spoken!r}. Languages: {', '.join(TO_LANGUAGE_CODE)}.")
+            tokenizer.set_prefix_tokens(language=spoken, task="transcribe")
+        elif language is not None:
+            raise FadaError(f"{name} knows one language only: leave `language` ({language!r}) out.")
         recognizer = cls(model, features, tokenizer, saved.get("tagging", "none"), saved.get("domains", ()))
         window = model.config.max_source_positions / _FRAMES_PER_SECOND
         recognizer.set_window(min(max_seconds or window, window))
@@ -105,7 +116,8 @@ class WhisperRecognizer(Seq2SeqRecognizer):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write model, feature extractor and tokenizer."""
-        self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains)}
+        language = self.tokenizer.language
+        self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains), "language": language}
         self.model.save_pretrained(folder)
         self.features.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
