@@ -93,7 +93,7 @@ def test_impossible_settings_are_refused(arguments: dict, message: str) -> None:
 )
 def test_constraints_compare_normal_forms(forbidden: str, allowed: str | None, text: str, expected: bool) -> None:
     guidance = Guidance(TARGET, forbidden=frozenset(forbidden), allowed=None if allowed is None else frozenset(allowed))
-    assert guidance.permits(text) is expected
+    assert guidance.constraint.permits(text) is expected
 
 
 def test_a_character_that_the_normaliser_drops_is_judged_as_it_stands() -> None:

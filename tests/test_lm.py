@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fada.errors import FadaError
-from fada.lm import CharNgram, KenLM, automaton_step, prior_weights
+from fada.lm import CharNgram, automaton_step, prior_weights
 from fada.targets import OTHER, CharDistribution
 from fada.text import TextNormalizer
 
@@ -233,14 +233,6 @@ def test_impossible_mixtures_are_refused() -> None:
         CharNgram.train(["a"], 1).interpolate(CharNgram.train(["a"], 1), 2)
     with pytest.raises(FadaError, match="no text"):
         CharNgram.train(["a"], 1).perplexity([])
-
-
-def test_kenlm_says_what_is_missing() -> None:
-    try:
-        import kenlm  # noqa: F401
-    except ImportError:
-        with pytest.raises(FadaError, match="pip install kenlm"):
-            KenLM("model.bin")
 
 
 def test_prior_correction_is_the_log_ratio_of_frequencies() -> None:

@@ -6,7 +6,6 @@ compared whatever the network: their norms say how strong each pull is, their co
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,11 +64,11 @@ def alignment_diagnostics(
         :data:`NAMES` with ``pull_at_half``, the ratio of alignment to task gradient: what λ = 0.5 at scale 1 weighs
         against each other. A scale of its inverse makes both pull equally hard.
     """
-    from fada.training import TrainSettings, read_splits
+    from fada.training import read_splits, settings_of
     from fada.training_data import LineDataset, evenly
 
     run = load_run(run_folder)
-    settings = TrainSettings.of({**run.config["settings"], "out": Path(run_folder), **({"data": data} if data else {})})
+    settings = settings_of(run, data)
     recognizer = run.recognizer
     chosen = evenly([line for line in read_splits(settings).validation if _can_write(recognizer, line)], lines)
     recognizer.model.eval()

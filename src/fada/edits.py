@@ -105,6 +105,12 @@ class LineScores:
             return statistics.ratio(numerators, denominators), np.ones_like(denominators)
         return numerators, denominators
 
+    def rates(self, chosen: NDArray[np.bool_] | None = None) -> dict[str, float]:
+        """CER, WER and NED in percent, micro-averaged over all lines or the `chosen` ones; 0 where there is no text."""
+        numerators, denominators = (part if chosen is None else part[chosen] for part in self.fractions())
+        values = numerators.sum(0) / np.maximum(denominators.sum(0), 1.0)
+        return dict(zip(("cer", "wer", "ned"), values.tolist(), strict=True))
+
 
 def score_lines(
     references: Sequence[str],

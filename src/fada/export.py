@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 import fada
 from fada.edits import score_lines
 from fada.errors import FadaError
 from fada.files import write_text
 from fada.runs import Run, load_run
 from fada.text import natural_key
-from fada.training import TrainSettings, read_splits
+from fada.training import read_splits, settings_of
 from fada.tuned import BeamSearch, Knowledge, Tuned, Weights
-from fada.tuning import Trials, descend, refuse_overlap
+from fada.tuning import LANGUAGE, PRIOR, Trials, descend, refuse_overlap, with_domain_lm
 
 DECODER = "decoder"
 """Folder of the tuned weights and what they need, inside a model folder."""
@@ -86,24 +88,12 @@ def export(
 
 
 def _tuned_decoder(run: Run, data: str | None, order: int, beam: int) -> Decoder:
-    settings = dict(run.config["settings"])
-    if data is not None:
-        settings["data"] = [data]
-    splits = read_splits(TrainSettings.of(settings))
-    texts = {
-        domain: [str(line.text) for line in splits.train if str(line.domain) == domain] for domain in splits.domains()
-    }
+    texts = read_splits(settings_of(run, None if data is None else [data])).training_texts()
     knowledge = Knowledge.from_texts(texts, run.targets, order=order, smoothing="kneser-ney")
     validation = run.emissions("validation")
     refuse_overlap(validation, run.emissions("test"))
     trials = Trials(BeamSearch(validation, knowledge, None))
-    axes = {
-        "lm_weight": [0.1 * step for step in range(1, 13)],
-        "length_bonus": [0.25 * step for step in range(13)],
-        "prior_weight": [0.25 * step for step in range(7)],
-    }
-    start = Weights(beam=beam, lm="domain", lm_weight=0.5, length_bonus=1.0)
-    weights = descend(trials, start, axes, "tuning the decoder")
+    weights = descend(trials, with_domain_lm(Weights(beam=beam)), LANGUAGE | PRIOR, "tuning the decoder")
     return Decoder(Tuned(**weights.model_dump(), lm_order=order, lm_share=knowledge.lm_share), knowledge)
 
 
@@ -179,6 +169,6 @@ def _error_rows(domain_of: Sequence[str], references: Sequence[str], systems: Ma
         cells = []
         for domain in [*domains, None]:
             inside = [domain in (None, found) for found in domain_of]
-            cells.append(f"{100 * scores.edits[inside].sum() / max(scores.characters[inside].sum(), 1):.1f}")
+            cells.append(f"{scores.rates(np.array(inside))['cer']:.1f}")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows

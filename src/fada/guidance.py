@@ -119,10 +119,6 @@ class Guidance:
         """Eq. 2 by definition: λ · log_prob - (1 - λ) · scale · distance."""
         return self.lam * log_prob - self.weight * self.distance_of(text)
 
-    def permits(self, text: str) -> bool:
-        """Whether the hard constraints allow every character of `text`."""
-        return self.constraint.permits(text)
-
     @cached_property
     def constraint(self) -> "Constraint":
         """The hard constraints, in the normal form of the target."""

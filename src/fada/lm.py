@@ -20,7 +20,7 @@ from numba import njit
 
 from fada.errors import FadaError
 from fada.files import replacing
-from fada.targets import OTHER, CharDistribution
+from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 
 UNKNOWN, END = 0, 1
@@ -601,26 +601,6 @@ def _from_grams(vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], t
     )
 
 
-class KenLM:
-    """A KenLM model (binary or ARPA, over single characters) for scoring and rescoring whole texts.
-
-    The beam search needs to see inside a model; give it the ARPA file with :meth:`CharNgram.from_arpa`.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], space: str = "<space>") -> None:
-        try:
-            import kenlm
-        except ImportError:
-            raise FadaError("reading a KenLM model needs the package kenlm. Try: pip install kenlm") from None
-        self._model = kenlm.Model(os.fspath(path))
-        self.space = space
-
-    def log_prob(self, text: str, end: bool = False) -> float:
-        """Natural log-probability of a line, as :meth:`CharNgram.log_prob`."""
-        words = " ".join(self.space if c == " " else c for c in text)
-        return float(self._model.score(words, bos=True, eos=end)) * math.log(10)
-
-
 def prior_weights(target: CharDistribution, train: CharDistribution) -> np.ndarray:
     r"""Prior correction: log p_target(c) - log p_train(c) for each character of the target's alphabet, (n,).
 
@@ -635,9 +615,7 @@ def prior_weights(target: CharDistribution, train: CharDistribution) -> np.ndarr
         )
     pooled = train.restricted_to(target.plain)
     p = target.frequencies
-    q = pooled.frequencies if OTHER in target.index else pooled.frequencies[:-1]
-    if OTHER in target.index and target.symbols[-1] != OTHER:
-        q = np.array([pooled.frequency(s) for s in target.symbols])
+    q = np.array([pooled.frequency(symbol) for symbol in target.symbols])
     p_seen = np.where(p > 0, p, np.minimum(0.5 / target.total, q))
     q_seen = np.where(q > 0, q, np.minimum(0.5 / train.total, p))
     with np.errstate(divide="ignore", invalid="ignore"):

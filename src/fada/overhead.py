@@ -8,7 +8,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ import torch
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs import Run, load_run
-from fada.training import TrainSettings, read_splits
+from fada.training import TrainSettings, read_splits, settings_of
 from fada.training_data import EncodedDataset, LineDataset, evenly
 
 LAM = 0.5
@@ -54,7 +53,7 @@ def measure_overhead(
         ``ratio`` and ``plain_seconds``.
     """
     run = load_run(run_folder)
-    settings = TrainSettings.of({**run.config["settings"], "out": Path(run_folder), **({"data": data} if data else {})})
+    settings = settings_of(run, data)
     dataset = _batch(run, settings)
     training = paired_ratio(_training_step(run, dataset, settings), rounds)
     decoding = paired_ratio(_decoding(run, dataset, settings.beam_size), rounds)

@@ -419,19 +419,13 @@ def read_splits_of(item: Trained) -> "Splits":
 
 def training_texts(item: Trained) -> dict[str, list[str]]:
     """The training text of every domain, from the data of a run."""
-    texts: dict[str, list[str]] = {domain: [] for domain in item.run.targets.domains}
-    for line in read_splits_of(item).train:
-        texts.setdefault(str(line.domain), []).append(str(line.text))
-    return texts
+    return {**{domain: [] for domain in item.run.targets.domains}, **read_splits_of(item).training_texts()}
 
 
 def rates(search: BeamSearch, weights: Weights) -> dict[str, float]:
     """CER and WER in percent of a decoding of stored emissions."""
-    scores = score_lines(list(search.references or ()), search.choose(weights))
-    return {
-        "cer": 100.0 * float(scores.edits.sum()) / max(int(scores.characters.sum()), 1),
-        "wer": 100.0 * float(scores.word_edits.sum()) / max(int(scores.words.sum()), 1),
-    }
+    found = score_lines(list(search.references or ()), search.choose(weights)).rates()
+    return {"cer": found["cer"], "wer": found["wer"]}
 
 
 def _rounded(value: Any) -> Any:

@@ -15,10 +15,8 @@ from fada.emissions import Emissions
 from fada.runs import Run
 from fada.study import train_all
 from fada.tuned import BeamSearch, Knowledge, Weights
-from fada.tuning import Grid, Trials, descend, guidance_grid
+from fada.tuning import LANGUAGE, PRIOR, Grid, Trials, descend, guidance_grid, with_domain_lm
 
-LANGUAGE = {"lm_weight": [0.1 * step for step in range(1, 13)], "length_bonus": [0.25 * step for step in range(13)]}
-PRIOR = {"prior_weight": [0.25 * step for step in range(7)]}
 GUIDANCE = Grid(lam=(0.3, 0.5, 0.7, 0.9), scale=(10.0, 100.0), distance=("aligned_w2",))
 
 Split = tuple[Emissions, Emissions]
@@ -93,7 +91,7 @@ def our_texts(
     for arm, (validation, test) in arms.items():
         trials = Trials(BeamSearch(validation, knowledge, None))
         plain = Weights(beam=ours.tuning_beam)
-        with_lm = plain.change(lm="domain", lm_weight=0.5, length_bonus=1.0)
+        with_lm = with_domain_lm(plain)
         everything = descend(trials, with_lm, LANGUAGE | PRIOR, f"{order} + prior")
         chosen = {
             f", beam {ours.beam}": trials.best_of([plain], "beam"),

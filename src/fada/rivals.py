@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fada.edits import score_lines
 from fada.errors import FadaError
 from fada.nbest import NBest
 from fada.systems import Systems, SystemsEvaluation, evaluate_systems
@@ -172,7 +171,7 @@ def tune_rivals(trials: Trials, grid: Grid = Grid()) -> list[Rival]:
             add(f"{order}-gram per domain + prior + FADA aligned", guided(prior, "aligned_w2"))
     rivals = [Rival(name, weights, trials.error(weights)) for name, weights in found.items()]
     if isinstance(search, BeamSearch):
-        rivals.insert(0, Rival(GREEDY, None, _error(trials, search.greedy())))
+        rivals.insert(0, Rival(GREEDY, None, trials.rate(trials.edits_of(search.greedy()))))
     return rivals
 
 
@@ -230,9 +229,3 @@ def decode_tuned(
         texts["tuned"] = search.choose(weights.weights)
     columns: dict[str, list[str | None]] = {"domain": search.domains} if data.domains else {}
     return Systems(search.ids, list(data.references), texts, columns, source)
-
-
-def _error(trials: Trials, texts: Sequence[str]) -> float:
-    lines = score_lines(trials.references, texts, normalization=trials.normalization)
-    edits = lines.edits if trials.metric == "cer" else lines.word_edits
-    return float(100 * edits.sum() / max(1.0, trials.lengths.sum()))

@@ -27,7 +27,6 @@ from fada.text import natural_key
 from fada.tuned import Tuned
 
 Training = Literal["standard", "TR-TT", "FADA"]
-TUNED_NAMES = ("tuned.json", "tuning.json")
 """Where a run folder keeps the result of tuning."""
 
 FORMATS = ("html", "md", "tex", "csv")
@@ -89,14 +88,14 @@ class RunResults:
         if not folder.is_dir():
             raise FadaError(f"{folder}: no such run folder. Give the folder that fada train wrote.")
         targets = folder / "targets.json"
-        tuned = next((path for name in TUNED_NAMES if (path := folder / name).exists()), None)
+        tuned = folder / "tuned.json"
         return cls(
             folder=folder,
             config=_read_json(folder / "config.json"),
             metrics=_read_json(folder / "metrics.json"),
             predictions=_read_predictions(folder / "predictions.parquet"),
             targets=TargetSet.load(targets) if targets.exists() else None,
-            tuned=Tuned.load(tuned) if tuned else None,
+            tuned=Tuned.load(tuned) if tuned.exists() else None,
             options=options,
         )
 

@@ -382,10 +382,6 @@ class TargetSet(Mapping[str, CharDistribution]):
         """A mixture of domains, for a text between them: ``targets.mix({"13": 0.7, "14": 0.3})``."""
         return CharDistribution.mixture([(self[name], weight) for name, weight in weights.items()])
 
-    def smoothed(self, alpha: float) -> "TargetSet":
-        """Additive smoothing of every domain over the shared alphabet."""
-        return TargetSet({name: p.smoothed(alpha) for name, p in self.items()})
-
     def frequencies(self) -> np.ndarray:
         """(domains, n) relative frequencies."""
         return np.stack([p.frequencies for p in self.values()])

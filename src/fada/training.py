@@ -245,6 +245,11 @@ def read_splits(settings: TrainSettings) -> Splits:
     )
 
 
+def settings_of(run: Run, data: Sequence[str] | None = None) -> TrainSettings:
+    """The settings of a finished run; `data` is where the lines are now, if not where the run found them."""
+    return TrainSettings.of({**run.config["settings"], "out": run.folder, **({"data": [*data]} if data else {})})
+
+
 def _lines_with_text(sources: Sequence[LineSet]) -> list[Line]:
     """The lines that have a text; the others, and what could not be read, are counted and named."""
     lines = []
@@ -263,10 +268,7 @@ def _lines_with_text(sources: Sequence[LineSet]) -> list[Line]:
 def _targets(settings: TrainSettings, splits: Splits) -> TargetSet:
     if settings.targets:
         return TargetSet.load(settings.targets)
-    texts = {
-        domain: [str(line.text) for line in splits.train if str(line.domain) == domain] for domain in splits.domains()
-    }
-    return TargetSet.from_texts(texts, normalizer=TextNormalizer.from_dict(settings.normalizer))
+    return TargetSet.from_texts(splits.training_texts(), normalizer=TextNormalizer.from_dict(settings.normalizer))
 
 
 class FadaTrainer(Trainer):
@@ -582,26 +584,30 @@ def read_texts(recognizer: Recognizer, dataset: LineDataset, batch_size: int = 8
 
 def score_texts(lines: Sequence[Line], texts: Sequence[str], targets: TargetSet, distance: str) -> dict[str, Any]:
     """CER and WER in percent (micro), overall and per domain, and the mean distance of a line from its target."""
-    measure = distances.get(distance)
-    far = np.array(
-        [
-            float(measure(target.vector_of(text), target.frequencies))
-            for line, text in zip(lines, texts, strict=True)
-            for target in [targets[str(line.domain)].covering(targets.normalizer(text))]
-        ]
-    )
+    far = np.array(_distances(lines, texts, targets, distance))
     domains = np.array([str(line.domain) for line in lines])
     scores = score_lines([str(line.text) for line in lines], texts)
 
     def rates(chosen: NDArray[np.bool_]) -> dict[str, float]:
+        found = scores.rates(chosen)
         return {
-            "cer": 100 * float(scores.edits[chosen].sum() / max(scores.characters[chosen].sum(), 1)),
-            "wer": 100 * float(scores.word_edits[chosen].sum() / max(scores.words[chosen].sum(), 1)),
+            "cer": found["cer"],
+            "wer": found["wer"],
             "distance": float(far[chosen].mean()) if chosen.any() else 0.0,
         }
 
     per_domain = {domain: rates(domains == domain) for domain in sorted(set(domains.tolist()))}
     return {**rates(np.ones(len(domains), bool)), "per_domain": per_domain}
+
+
+def _distances(lines: Sequence[Line], texts: Sequence[str], targets: TargetSet, distance: str) -> list[float]:
+    """How far each text is from the target of its line's domain."""
+    measure = distances.get(distance)
+    return [
+        float(measure(target.vector_of(text), target.frequencies))
+        for line, text in zip(lines, texts, strict=True)
+        for target in [targets[str(line.domain)].covering(targets.normalizer(text))]
+    ]
 
 
 def _report(
@@ -621,18 +627,18 @@ def _report(
     reported = "test" if data["test"].lines else "validation"
     lines = data[reported].lines
     systems: dict[str, list[str]] = {}
-    log_probs: dict[str, list[float]] = {}
+    log_probs: dict[str, list[float | None]] = {}
     if isinstance(recognizer, CTCRecognizer):
         from fada.decoding.ctc import CTCBeamDecoder
 
-        for split in ("validation", "test"):
-            if data[split].lines:
-                (out / "emissions").mkdir(exist_ok=True)
-                recognizer.emit(data[split].lines).save(out / "emissions" / f"{split}.npz")
-        emissions = recognizer.emit(lines)
-        systems["greedy"] = [best_path(scores, recognizer.symbols, recognizer.blank) for scores in emissions.log_probs]
+        (out / "emissions").mkdir(exist_ok=True)
+        emitted = {split: recognizer.emit(data[split].lines) for split in ("validation", "test") if data[split].lines}
+        for split, emissions in emitted.items():
+            emissions.save(out / "emissions" / f"{split}.npz")
+        frames = emitted[reported].log_probs
+        systems["greedy"] = [best_path(scores, recognizer.symbols, recognizer.blank) for scores in frames]
         decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=settings.beam_size)
-        best = [found[0] for found in decoder.decode_batch(emissions.log_probs)]
+        best = [found[0] for found in decoder.decode_batch(frames)]
         systems[f"beam{settings.beam_size}"] = [hypothesis.text for hypothesis in best]
         log_probs[f"beam{settings.beam_size}"] = [float(hypothesis.log_prob) for hypothesis in best]
     else:
@@ -642,10 +648,9 @@ def _report(
             systems[f"beam{settings.beam_size}"] = beams
     rows = []
     for system, texts in systems.items():
-        scores = log_probs.get(system, [math.nan] * len(texts))
-        for line, text, score in zip(lines, texts, scores, strict=True):
-            target = targets[str(line.domain)].covering(targets.normalizer(text))
-            far = float(distances.get(settings.distance)(target.vector_of(text), target.frequencies))
+        scores = log_probs.get(system, [None] * len(texts))
+        far = _distances(lines, texts, targets, settings.distance)
+        for line, text, score, distance in zip(lines, texts, scores, far, strict=True):
             rows.append(
                 {
                     "id": line.id,
@@ -654,7 +659,7 @@ def _report(
                     "system": system,
                     "hypothesis": text,
                     "log_prob": score,
-                    "distance": far,
+                    "distance": distance,
                     "score": score,
                 }
             )

@@ -37,6 +37,13 @@ class Splits:
         """Domains of the training lines, sorted."""
         return tuple(sorted({str(line.domain) for line in self.train}))
 
+    def training_texts(self) -> dict[str, list[str]]:
+        """The training text of every domain."""
+        texts: dict[str, list[str]] = {domain: [] for domain in self.domains()}
+        for line in self.train:
+            texts[str(line.domain)].append(str(line.text))
+        return texts
+
 
 def split_lines(lines: Iterable[Line], validation_share: float, seed: int) -> dict[str, list[Line]]:
     """Sort lines into train, validation and test by their `split`; hold some out if nothing is there to validate on.

@@ -100,6 +100,16 @@ class Grid:
         )
 
 
+LANGUAGE = {"lm_weight": [0.1 * step for step in range(1, 13)], "length_bonus": [0.25 * step for step in range(13)]}
+PRIOR = {"prior_weight": [0.25 * step for step in range(7)]}
+"""Axes for :func:`descend`: those of a language model, and of prior correction."""
+
+
+def with_domain_lm(weights: Weights) -> Weights:
+    """Where the search along :data:`LANGUAGE` begins."""
+    return weights.change(lm="domain", lm_weight=0.5, length_bonus=1.0)
+
+
 PAPER = Grid(scale=(1.0,), distance=("sorted_w2",))
 """The paper's search: 19 values of λ, nothing else."""
 
@@ -141,14 +151,22 @@ class Trials:
     def evaluate(self, weights: Weights) -> float:
         """The error rate of a setting in percent."""
         if weights not in self.edits:
-            lines = score_lines(self.references, self.search.choose(weights), normalization=self.normalization)
-            self.edits[weights] = lines.edits if self.metric == "cer" else lines.word_edits
+            self.edits[weights] = self.edits_of(self.search.choose(weights))
             self._append(weights)
         return self.error(weights)
 
+    def edits_of(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """(lines,) edits that the metric counts in texts of all lines."""
+        lines = score_lines(self.references, texts, normalization=self.normalization)
+        return lines.edits if self.metric == "cer" else lines.word_edits
+
+    def rate(self, edits: NDArray[np.int64]) -> float:
+        """The error rate in percent of these edits."""
+        return float(100 * edits.sum() / max(1.0, self.lengths.sum()))
+
     def error(self, weights: Weights) -> float:
         """The error rate of a setting that has been evaluated."""
-        return float(100 * self.edits[weights].sum() / max(1.0, self.lengths.sum()))
+        return self.rate(self.edits[weights])
 
     def best(self, among: Iterable[Weights] | None = None) -> Weights:
         """The evaluated setting with the lowest error; ties go to the one tried first."""
