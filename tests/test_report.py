@@ -185,7 +185,7 @@ def test_seeds_are_pooled_and_models_are_kept_apart(several: Written, work: Path
     sets = data_sets(load_runs(p for p in work.iterdir() if p.name.startswith(("crnn", "trocr"))))
     assert sorted(s.name for s in sets) == ["Codices · C-RNN", "Codices · TrOCR"]
     assert all(len(c.runs) == 2 for s in sets for c in s.contenders)
-    assert {(s.before.label, s.after.label) for s in sets} == {("Standard · beam5", "FADA TR · fada")}
+    assert {(s.before.label, s.after.label) for s in sets} == {("Standard · beam5", "FADA-TR · fada")}
     page = several.path.read_text("utf-8")
     assert "standard error of the mean over seeds" in page
     assert "(±" in page

@@ -56,7 +56,7 @@ def cer(run: RunResults, system: str) -> float:
 
 def test_main_table_holds_mean_and_sem_over_seeds_of_each_method(runs: list[RunResults]) -> None:
     table = table_named(runs, "main")
-    assert table.heads == (("", 2), ("Standard", 2), ("TR-TT", 2), ("FADA TR-GD", 2))
+    assert table.heads == (("", 2), ("Standard", 2), ("TR-TT", 2), ("FADA-TR-GD", 2))
     (row,) = table.rows
     assert row[:2] == ("Codices", "C-RNN")
     for place, (name, system) in enumerate((("standard", "beam5"), ("token", "beam5"), ("fada", "fada"))):
@@ -69,7 +69,7 @@ def test_main_table_holds_mean_and_sem_over_seeds_of_each_method(runs: list[RunR
 
 def test_ablation_is_relative_to_the_standard_mean(runs: list[RunResults]) -> None:
     table = table_named(runs, "ablation")
-    assert table.columns == ("Data", "Model", "FADA GD", "FADA TR", "FADA TR-GD")
+    assert table.columns == ("Data", "Model", "FADA-GD", "FADA-TR", "FADA-TR-GD")
     standard = np.mean([cer(run, "beam5") for run in runs if run.name.startswith("standard")])
     both = np.mean([cer(run, "fada") for run in runs if run.name.startswith("fada")])
     cell = table.rows[0][-1]
@@ -82,14 +82,14 @@ def test_ablation_is_relative_to_the_standard_mean(runs: list[RunResults]) -> No
 def test_domain_table_has_every_domain_in_natural_order_and_all(runs: list[RunResults]) -> None:
     table = table_named(runs, "domains")
     assert table.columns == ("Model", "Method", "10", "11", "12", "13", "14", "15", "16", "Andalus", "Latin", "all")
-    assert [row[1] for row in table.rows] == ["Standard", "TR-TT", "FADA GD", "FADA TR", "FADA TR-GD"]
+    assert [row[1] for row in table.rows] == ["Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD"]
 
 
 def test_beam_table_compares_beam_sizes(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines=12, systems=("greedy", "beam 5", "beam 7", "fada beam 5", "fada beam 7"))
     table = table_named(load_runs([run]), "beam")
     assert table.columns == ("Data", "Model", "Method", "1", "5", "7")
-    assert [row[2] for row in table.rows] == ["Standard", "FADA GD"]
+    assert [row[2] for row in table.rows] == ["Standard", "FADA-GD"]
     assert table.rows[1][3] is None
 
 

@@ -27,18 +27,17 @@ from fada.text import natural_key
 from fada.tuned import Tuned
 
 Training = Literal["standard", "TR-TT", "FADA"]
-"""Where a run folder keeps the result of tuning."""
 
 FORMATS = ("html", "md", "tex", "csv")
-METHODS = ("Standard", "TR-TT", "FADA GD", "FADA TR", "FADA TR-GD")
+METHODS = ("Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD")
 """The paper's names: domain token (TR-TT), guided decoding (GD), training-time alignment (TR), and both (TR-GD)."""
 
 _METHOD = {
     ("standard", False): "Standard",
     ("TR-TT", False): "TR-TT",
-    ("standard", True): "FADA GD",
-    ("FADA", False): "FADA TR",
-    ("FADA", True): "FADA TR-GD",
+    ("standard", True): "FADA-GD",
+    ("FADA", False): "FADA-TR",
+    ("FADA", True): "FADA-TR-GD",
 }
 _PLAIN_BEAM = re.compile(r"(beam( search)?[ _=-]?\d*|plain|standard)", re.IGNORECASE)
 _BEAM_SIZE = re.compile(r"(?:beam|@)[ _=-]?(\d+)", re.IGNORECASE)
@@ -529,9 +528,9 @@ def _by_method(runs: Sequence[RunResults]) -> dict[tuple[str, str], dict[str, li
 
 
 def main_table(runs: Sequence[RunResults]) -> Table | None:
-    """Data set × model × {standard, TR-TT, FADA TR-GD}: CER and WER, mean (SEM), the best of a row in bold."""
+    """Data set × model × {standard, TR-TT, FADA-TR-GD}: CER and WER, mean (SEM), the best of a row in bold."""
     results = _by_method(runs)
-    paper = [m for m in ("Standard", "TR-TT", "FADA TR-GD") if any(m in found for found in results.values())]
+    paper = [m for m in ("Standard", "TR-TT", "FADA-TR-GD") if any(m in found for found in results.values())]
     if len(paper) < 2:
         return None
     rows = []

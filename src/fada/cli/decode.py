@@ -37,7 +37,7 @@ def decode(
     lm_weight: float = typer.Option(0.5, "--lm-weight", min=0, help="Weight of the language model."),
     prior_weight: float = typer.Option(0.0, "--prior-weight", help="Weight of log p_domain - log p_all per character."),
     length_bonus: float = typer.Option(0.0, "--length-bonus", help="Added to the score for each character."),
-    forbidden: str = typer.Option("", "--forbidden", help="Characters that may not be written."),
+    forbidden: str = typer.Option("", "--forbid", "--forbidden", help="Characters that may not be written."),
     allowed: str | None = typer.Option(None, "--allowed", help="The only characters that may be written."),
     alignment: bool = typer.Option(False, "--alignment", help="Frames and confidence of each character (JSONL only)."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="Threads. [all]"),

@@ -156,7 +156,7 @@ def _labeller(members: Sequence[Experiment]) -> Callable[[Experiment, str], str]
     def parts(experiment: Experiment) -> list[str]:
         shown = []
         if len({other.training for other in members}) > 1:
-            shown.append({"standard": "Standard", "TR-TT": "TR-TT", "FADA": "FADA TR"}[experiment.training])
+            shown.append({"standard": "Standard", "TR-TT": "TR-TT", "FADA": "FADA-TR"}[experiment.training])
         if experiment.note:
             shown.append(experiment.note)
         return shown
