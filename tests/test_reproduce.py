@@ -25,6 +25,7 @@ ROW = {
     "differences": "Everything.",
     "train": {"data": ["nowhere"], "domain_column": "domain", "model": "crnn:tiny", "epochs": 1, "patience": 0},
     "arms": {"standard": {"lam": 1.0}, "fada-tr": {"lam": [0.3, 0.5], "distance": "sorted_w2"}},
+    "clusters": ["page"],
     "seeds": [1, 2],
     "guided_lams": [0.3, 0.7],
     "ours": {"lm_order": 3, "tuning_beam": 3, "beam": 4, "adapt": {"epochs": 1, "patience": 0, "batch_size": 8}},
@@ -65,8 +66,17 @@ def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
     assert {point["lam"] for point in result["lambda_curves"]["TR"]} == {1.0, 0.3, 0.5}
     assert set(result["beams"]["standard"]) == {"1", "5", "7"}
     assert "prior correction" in result["rivals"]["standard"]
-    parts = {"standard + 3-gram + prior", "continued, beam 4", "adapted, beam 4", "fada-tr + 3-gram + prior + FADA-GD"}
+    parts = {
+        "standard + 3-gram of all domains",
+        "standard + 3-gram + prior",
+        "continued, beam 4",
+        "adapted, beam 4",
+        "fada-tr + 3-gram + prior + FADA-GD",
+    }
     assert {"standard", *parts} <= set(result["ours"]["rows"])
+    assert 1 < result["lines"]["clusters"] <= result["lines"]["test"]
+    for rows in (result["systems"], result["rivals"]["standard"], result["ours"]["rows"]):
+        assert all({"p", "p_clusters"} <= set(row) for row in list(rows.values())[1:])
     assert result["arms"]["standard"]["hypotheses_changed_by_gd"] <= result["lines"]["test"]
     assert all(0.5 < result["overhead"][what]["ratio"] < 5 for what in ("training", "decoding"))
     assert "overhead" not in result_of(reproduced[0], 2)  # measured once

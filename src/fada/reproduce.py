@@ -23,10 +23,10 @@ from fada.evaluation import score_lines
 from fada.files import write_json, write_text
 from fada.recipes import read_recipe
 from fada.reproduce_ours import Ours, adapted, continued, our_texts, split_of
-from fada.rivals import compare_rivals
+from fada.rivals import BEAM, compare_rivals
 from fada.runs import Run
 from fada.study import finished, train_all
-from fada.systems import Systems, SystemsEvaluation, evaluate_systems
+from fada.systems import Systems, evaluate_systems
 from fada.targets import TargetSet
 from fada.text import TextNormalizer
 from fada.tuned import BeamSearch, Knowledge, Weights
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 STANDARD = "standard"
 FAITHFUL = "fada-tr"
 TAGGED = "tr-tt"
+CLUSTER = "cluster"
 
 MAIN = "main-*.yaml"
 TABLES = {
@@ -70,6 +71,9 @@ class Recipe(BaseModel):
     differences: str = Field(description="How data and model here differ from the paper's.")
     train: dict[str, Any] = Field(description="Settings of all trainings, as in `fada train`.")
     arms: dict[str, dict[str, Any]]
+    clusters: list[str] = Field(
+        [], description="Columns that together name what lines share (page, speaker): tests are paired by it, too."
+    )
     seeds: list[int] = [1, 2, 3]
     beams: list[int] = [1, 5, 7]
     guided_lams: list[float] = Field(list(LAMBDAS), description="λ of guided decoding that are tried on validation.")
@@ -263,7 +267,7 @@ def _evaluate_emissions(recipe: Recipe, trained: Sequence[Trained]) -> dict[str,
         systems[label(arm, guided=True)] = search["test"].choose(Weights(lam=lam, beam=beam))
         arms[arm] = arm_record(item, errors[item.name], lam, systems)
     first = searches[standard.name]["test"]
-    columns: dict[str, list[str | None]] = {"domain": first.domains}
+    columns: dict[str, list[str | None]] = {"domain": first.domains, **clusters_of(recipe, standard, first.ids)}
     test = Systems(first.ids, list(first.references or ()), systems, columns, "test")
     beams = {
         arm: {str(width): rates(searches[item.name]["test"], Weights(beam=width)) for width in recipe.beams}
@@ -273,16 +277,17 @@ def _evaluate_emissions(recipe: Recipe, trained: Sequence[Trained]) -> dict[str,
     rivals = {}
     for arm, item in best.items():
         if arm != TAGGED:
-            table = compare_rivals(*split_of(item.run), knowledge, bootstrap=200, resamples=2000)
+            table = compare_rivals(*split_of(item.run), knowledge, bootstrap=0, resamples=0)
+            decoded = Systems(test.ids, test.references, table.systems.systems, columns, "test")
             rivals[arm] = {
                 name: {"setting": table.rivals[name].setting, "validation": table.rivals[name].validation, **row}
-                for name, row in compact(table.result).items()
+                for name, row in scored(decoded, BEAM, bootstrap=200, resamples=2000).items()
             }
     return {
-        "lines": {"validation": len(searches[standard.name]["validation"].ids), "test": len(test)},
+        "lines": {"validation": len(searches[standard.name]["validation"].ids), **counted(test)},
         "arms": arms,
         "lambda_curves": curves,
-        "systems": compact(evaluate_systems(test, label(STANDARD, guided=False))),
+        "systems": scored(test, label(STANDARD, guided=False)),
         "beams": beams,
         "rivals": rivals,
         "ours": {} if recipe.ours is None else _our_rows(recipe.ours, test, best, texts),
@@ -310,15 +315,40 @@ def _our_rows(
     base = label(STANDARD, guided=False)
     decoded, settings = our_texts(ours, arms, knowledge)
     systems = Systems(test.ids, test.references, {base: test.systems[base], **decoded}, test.columns, "test")
-    rows = compact(evaluate_systems(systems, base, bootstrap=200))
+    rows = scored(systems, base, bootstrap=200)
     return {
         "settings": ours.model_dump(),
         "rows": {name: {**settings.get(name, {}), **row} for name, row in rows.items()},
     }
 
 
-def compact(result: SystemsEvaluation) -> dict[str, Any]:
-    """What tables show of every system: error rates, per domain, and the paired test against the baseline."""
+def clusters_of(recipe: Recipe, item: Trained, ids: Sequence[str]) -> dict[str, list[str | None]]:
+    """The column `cluster` of the test lines: the recipe's `clusters`, joined; no column if it names none."""
+    if not recipe.clusters:
+        return {}
+    shared = {
+        line.id: "/".join(str(line.extra.get(column, "")) for column in recipe.clusters)
+        for line in read_splits_of(item).test
+    }
+    return {CLUSTER: [shared[line] for line in ids]}
+
+
+def counted(test: Systems) -> dict[str, int]:
+    """Test lines, and the clusters they come from."""
+    clusters = {"clusters": len(set(test.column(CLUSTER)))} if CLUSTER in test.columns else {}
+    return {"test": len(test), **clusters}
+
+
+def scored(systems: Systems, baseline: str, *, bootstrap: int = 1000, resamples: int = 10_000) -> dict[str, Any]:
+    """What tables show of every system: error rates, per domain, and the tests against the baseline.
+
+    The test is paired by line (``p``) and, where there is a column for it, by cluster (``p_clusters``): lines of a page
+    are alike, so the first is too sure of itself, and the second knows nothing below a few pages.
+    """
+    result = evaluate_systems(systems, baseline, bootstrap=bootstrap, resamples=resamples)
+    by_cluster = None
+    if CLUSTER in systems.columns:
+        by_cluster = evaluate_systems(systems, baseline, clusters=CLUSTER, bootstrap=0, resamples=resamples)
     rows: dict[str, Any] = {}
     for name, evaluation in result.evaluations.items():
         row: dict[str, Any] = {
@@ -332,6 +362,8 @@ def compact(result: SystemsEvaluation) -> dict[str, Any]:
             test = result.comparisons[name].overall["cer"]
             row |= {"relative": test.relative, "difference": test.difference, "change_interval": test.interval}
             row |= {"p": test.p, "p_holm": result.p_holm[name]}
+            if by_cluster is not None:
+                row["p_clusters"] = by_cluster.comparisons[name].overall["cer"].p
         rows[name] = row
     return rows
 

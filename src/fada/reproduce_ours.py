@@ -96,6 +96,7 @@ def our_texts(
         chosen = {
             f", beam {ours.beam}": trials.best_of([plain], "beam"),
             " + prior": descend(trials, plain, PRIOR, "prior"),
+            f" + {order} of all domains": descend(trials, with_lm.change(lm="global"), LANGUAGE, f"{order} of all"),
             f" + {order}": descend(trials, with_lm, LANGUAGE, order),
             f" + {order} + prior": everything,
             f" + {order} + prior + FADA-GD": trials.best_of(

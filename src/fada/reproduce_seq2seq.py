@@ -25,7 +25,7 @@ from fada.files import write_json
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.progress import track
 from fada.runs import Run
-from fada.systems import Systems, evaluate_systems
+from fada.systems import Systems
 from fada.training import TrainSettings, read_splits
 from fada.training_data import EncodedDataset
 from fada.tuned import Weights
@@ -179,17 +179,19 @@ def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]", chosen: Ma
             "hypotheses_changed": sum(a != b for a, b in zip(systems[name], systems[ours_name], strict=True)),
         }
     lines = first["test"]
-    test = Systems(lines.ids, lines.references, systems, {"domain": lines.domains}, "test")
+    standard = best[shared.STANDARD]
+    columns = {"domain": lines.domains, **shared.clusters_of(recipe, standard, lines.ids)}
+    test = Systems(lines.ids, lines.references, systems, columns, "test")
     beams = {
         arm: {str(width): rates(searches[item.name]["test"], Weights(beam=width)) for width in recipe.beams}
         for arm, item in best.items()
         if arm in (shared.STANDARD, shared.FAITHFUL)
     }
     return {
-        "lines": {split: len(part.ids) for split, part in first.items()},
+        "lines": {"validation": len(first["validation"].ids), **shared.counted(test)},
         "arms": arms,
         "lambda_curves": curves,
-        "systems": shared.compact(evaluate_systems(test, shared.label(shared.STANDARD, guided=False))),
+        "systems": shared.scored(test, shared.label(shared.STANDARD, guided=False)),
         "beams": beams,
         "rivals": {},
         "ours": {},

@@ -32,7 +32,7 @@ _CSV = typer.Option(False, "--csv", help="Print CSV.")
 
 def lipogram(
     model: str = _MODEL,
-    forbid: str = typer.Option("e", "--forbid", "--forbidden", "-f", help="Letters that may not be used, such as e or a,e."),
+    forbid: str = typer.Option("e", "--forbid", "--forbidden", "-f", help="Letters not to be used, such as e or a,e."),
     topic: list[str] = typer.Option([], "--topic", "-t", help="What the story is about; may be repeated."),
     topics: Path | None = typer.Option(None, "--topics", help="File with one topic on each line."),
     mode: ModeName = typer.Option(ModeName.HARD, "--mode", help="Guidance (soft), mask (hard), both, or neither."),
@@ -111,7 +111,7 @@ def generate(
     scale: float = typer.Option(1.0, "--scale", help="Factor of the distance; 1 is the paper."),
     warmup: float = typer.Option(0.0, "--warmup", min=0, help="Characters over which the guidance sets in."),
     distance: str = typer.Option("aligned_w2", "--distance", help="aligned_w2, sorted_w2, js, kl or w1."),
-    forbid: str | None = typer.Option(None, "--forbid", "--forbidden", "-f", help="Characters that may not be written."),
+    forbid: str | None = typer.Option(None, "--forbid", "--forbidden", "-f", help="Characters not to be written."),
     beams: int = typer.Option(5, "--beam", "--beams", "-b", min=1, help="Beam size."),
     sample: bool = typer.Option(False, "--sample", help="Draw tokens at random instead of searching."),
     seed: int = typer.Option(0, "--seed", help="Of sampling."),
