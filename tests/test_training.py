@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
     assert not torch.equal(weights(tmp_path / "other")["output.weight"], weights(reference.folder)["output.weight"])
 
 
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_resume_after_kill_gives_the_same_weights(
     reference: Run, data: Path, tmp_path: Path, stop: signal.Signals
 ) -> None:
@@ -133,13 +134,22 @@ def test_resume_after_kill_gives_the_same_weights(
         time.sleep(0.02)
     process.send_signal(stop)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == (143 if stop == signal.SIGTERM else -signal.SIGKILL), errors
+    assert process.returncode == (-stop if stop == signal.SIGKILL else 128 + stop), errors
     assert not (out / "model").exists()
     resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
     assert resumed.returncode == 0, resumed.stderr
     assert "CER" in resumed.stdout
     assert_same_weights(reference.folder, out)
     assert losses(out) == losses(reference.folder)
+
+
+def test_resuming_a_finished_run_leaves_it_as_it_is(reference: Run, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(reference.folder, tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.json").stat().st_mtime_ns
+    run(data, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "metrics.json").stat().st_mtime_ns == before
+    with pytest.raises(fada.FadaError, match="holds a run with seed = 0, not 5"):
+        run(data, tmp_path / "run", resume=True, seed=5)
 
 
 @pytest.mark.parametrize("kind", ["trocr", "whisper"])

@@ -8,6 +8,17 @@ class FadaError(Exception):
     """
 
 
+class Interrupted(Exception):  # noqa: N818 - nothing went wrong
+    """A signal ended the work in an orderly way; what is done is kept.
+
+    The command line prints the message and exits with `code`, 128 plus the number of the signal.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def missing_extra(package: str, extra: str, purpose: str) -> FadaError:
     """The error for an optional dependency that is not installed."""
     return FadaError(f"{purpose} needs the package {package}, which is not installed. Try: pip install 'fada[{extra}]'")

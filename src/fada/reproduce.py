@@ -25,7 +25,7 @@ from fada.recipes import read_recipe
 from fada.reproduce_ours import Ours, adapted, continued, our_texts, split_of
 from fada.rivals import BEAM, compare_rivals
 from fada.runs import Run
-from fada.study import finished, train_all
+from fada.study import train_all
 from fada.systems import Systems, evaluate_systems
 from fada.targets import TargetSet
 from fada.text import TextNormalizer
@@ -160,7 +160,7 @@ def reproduce(
         asked = {
             item: values
             for item, (arm, values) in planned.items()
-            if not arms or arm in arms or finished(values["out"])
+            if not arms or arm in arms or Run(values["out"]).finished
         }
         trained = [Trained(planned[item][0], asked[item], run) for item, run in train_all(asked, jobs).items()]
         write_json(folder / f"{seed}.json", _rounded(evaluate_seed(recipe, seed, trained, chosen)))

@@ -33,6 +33,11 @@ class Run:
         """`history` per epoch, `test`, times; read anew each time, for a run that is still going."""
         return self._json("metrics.json")
 
+    @property
+    def finished(self) -> bool:
+        """Whether the training came to its end."""
+        return (self.folder / "metrics.json").is_file() and "seconds" in self.metrics
+
     @cached_property
     def targets(self) -> TargetSet:
         """The character distributions of the domains."""

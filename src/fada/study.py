@@ -4,7 +4,6 @@ Every step leaves its result in the study's folder and is skipped when it is the
 where it stopped.
 """
 
-import json
 import multiprocessing
 import os
 import warnings
@@ -188,7 +187,15 @@ def _say(text: str) -> None:
 
 def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
     """Run the trainings that are not finished, several at a time."""
-    todo = {name: values for name, values in settings.items() if not finished(Path(values["out"]))}
+    from fada.training import TrainSettings, refuse_other_settings
+
+    todo = {}
+    for name, values in settings.items():
+        run = Run(Path(values["out"]))
+        if run.finished:
+            refuse_other_settings(TrainSettings.of(values, name), run)
+        else:
+            todo[name] = values
     if todo:
         _say(f"training {' and '.join(todo)} (λ = {', '.join(str(values['lam']) for values in todo.values())})")
     if jobs > 1 and len(todo) > 1:
@@ -206,12 +213,6 @@ def _train(name: str, values: dict[str, Any]) -> None:
 
     resume = (Path(values["out"]) / "config.json").exists()
     train(TrainSettings.of({**values, "resume": resume}, name))
-
-
-def finished(folder: Path) -> bool:
-    """Whether a training in this folder came to its end."""
-    path = folder / "metrics.json"
-    return path.is_file() and "seconds" in json.loads(path.read_text(encoding="utf-8"))
 
 
 def _tuned(run: Run, grid: Grid) -> Tuned:

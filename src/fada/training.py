@@ -34,7 +34,7 @@ from fada.data.lines import Line, LineSet, read_lines
 from fada.diagnostics import NAMES, named, pull
 from fada.distributed import summed, wait_for_all
 from fada.edits import score_lines
-from fada.errors import FadaError
+from fada.errors import FadaError, Interrupted
 from fada.files import replacing, write_json
 from fada.models import registry
 from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging, best_path
@@ -58,6 +58,7 @@ from fada.validation import validated
 
 CHECKPOINT_STATE = "fada_state.pt"
 _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
+_FREE = {"data", "validation", "test", "out", "resume", "device", "threads", "save_steps", "encoder_cache"}
 _MEASURED_PER_EPOCH = 8  # steps of each epoch whose gradient norms are recorded
 
 
@@ -134,10 +135,6 @@ class TrainSettings(BaseModel):
         return validated(cls, dict(values), where)
 
 
-class TrainingInterrupted(Exception):  # noqa: N818 - nothing went wrong
-    """A signal ended the training; a checkpoint was written."""
-
-
 def train(settings: TrainSettings) -> Run:
     """Train a recogniser and write the run folder.
 
@@ -146,7 +143,7 @@ def train(settings: TrainSettings) -> Run:
 
     Raises:
         FadaError: the settings or the data do not allow it, the loss is no longer a number, or the disk is full.
-        TrainingInterrupted: SIGTERM; continue with `resume`.
+        Interrupted: SIGTERM or Ctrl-C; continue with `resume`.
     """
     disable_progress_bar()  # one bar is enough
     if settings.threads:
@@ -164,8 +161,12 @@ def _train(settings: TrainSettings) -> Run:
         )
     checkpoints = out / "checkpoints"
     checkpoint = _last_checkpoint(checkpoints) if settings.resume else None
-    if not settings.resume and (out / "config.json").exists():
-        raise FadaError(f"{out} already holds a run. Choose another folder, continue with --resume, or delete it.")
+    if (out / "config.json").exists():
+        if not settings.resume:
+            raise FadaError(f"{out} already holds a run. Choose another folder, continue with --resume, or delete it.")
+        refuse_other_settings(settings, Run(out))
+        if Run(out).finished:
+            return Run(out)
     started = time.time()
     set_seed(settings.seed)
     splits = read_splits(settings)
@@ -250,6 +251,20 @@ def settings_of(run: Run, data: Sequence[str] | None = None) -> TrainSettings:
     return TrainSettings.of({**run.config["settings"], "out": run.folder, **({"data": [*data]} if data else {})})
 
 
+def refuse_other_settings(settings: TrainSettings, run: Run) -> None:
+    """Refuse to continue or to reuse a run that had other settings; where files lie and how it ran may differ."""
+    before = settings_of(run).model_dump(exclude=_FREE)
+    for name, value in settings.model_dump(exclude=_FREE).items():
+        known = before[name]
+        if name in ("model", "targets") and value and known:
+            value, known = Path(value).name, Path(known).name
+        if value != known:
+            raise FadaError(
+                f"{run.folder} holds a run with {name} = {known!r}, not {value!r}. "
+                "Choose another folder, give the same settings, or delete it."
+            )
+
+
 def _lines_with_text(sources: Sequence[LineSet]) -> list[Line]:
     """The lines that have a text; the others, and what could not be read, are counted and named."""
     lines = []
@@ -307,23 +322,17 @@ class FadaTrainer(Trainer):
         self.alignment_loss.to(self.args.device)
 
     def fit(self, checkpoint: Path | None) -> None:
-        """Train from the start or from a checkpoint; whatever happens, leave a checkpoint to continue from."""
+        """Train from the start or from a checkpoint; a signal leaves a checkpoint to continue from."""
         stop = next(c for c in self.callback_handler.callbacks if isinstance(c, _StopOnSignal))
         if checkpoint is not None:
             self._load_own_state(checkpoint)
-        try:
-            with stop.listening():
-                self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        except (FadaError, OSError):
-            raise
-        except BaseException:
-            if self.state.global_step and self.state.global_step < self.state.max_steps:
-                self._save_checkpoint(self.recognizer.model, trial=None)
-            raise
+        with stop.listening():
+            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if stop.received:
-            raise TrainingInterrupted(
+            raise Interrupted(
                 f"stopped by a signal after step {self.state.global_step} of {self.state.max_steps}; "
-                f"a checkpoint is in {self.args.output_dir}. Continue with --resume."
+                f"a checkpoint is in {self.args.output_dir}. Continue with --resume.",
+                code=128 + stop.received,
             )
 
     def compute_loss(
@@ -421,7 +430,7 @@ class FadaTrainer(Trainer):
         own = torch.load(checkpoint / CHECKPOINT_STATE, weights_only=True)
         self.history = own["history"]
         self.terms = own["terms"].numpy()
-        self.pulls = own["pulls"].numpy() if "pulls" in own else self.pulls
+        self.pulls = own["pulls"].numpy()
         self.alignment_loss.load_state_dict(own["alignment"])
         self.alignment_loss.lam = own["lam"]
 
@@ -492,24 +501,30 @@ class _Progress(TrainerCallback):
 
 
 class _StopOnSignal(TrainerCallback):
-    """SIGTERM: finish the step, write a checkpoint, stop."""
+    """SIGTERM or Ctrl-C: finish the step, write a checkpoint, stop; a second one stops at once."""
 
-    received = False
+    received = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         try:
-            before = signal.signal(signal.SIGTERM, self._stop)
+            self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         except ValueError:  # not the main thread: signals are somebody else's business
             yield
             return
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            self._ignore()
 
-    def _stop(self, *_: Any) -> None:
-        self.received = True
+    def _stop(self, number: int, _: Any) -> None:
+        self.received = number
+        self._ignore()
+        console.print("stopping after this step; once more to stop at once", highlight=False)
+
+    def _ignore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         if self.received:

@@ -8,7 +8,7 @@ import sys
 import typer
 
 import fada
-from fada.errors import FadaError
+from fada.errors import FadaError, Interrupted
 
 app = typer.Typer(
     name="fada",
@@ -44,6 +44,9 @@ def main() -> None:
     except FadaError as error:
         typer.echo(f"fada: {error}", err=True)
         sys.exit(2)
+    except Interrupted as stop:
+        typer.echo(f"fada: {stop}", err=True)
+        sys.exit(stop.code)
     except KeyboardInterrupt:
         typer.echo("fada: interrupted", err=True)
         sys.exit(130)

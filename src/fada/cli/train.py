@@ -6,8 +6,6 @@ from typing import Any
 
 import typer
 
-_TERMINATED = 143  # 128 + SIGTERM
-
 
 def train(
     recipe: Path | None = typer.Option(None, help="YAML file with settings; options given here override it."),
@@ -47,7 +45,7 @@ def train(
     chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     from fada.errors import FadaError
     from fada.recipes import read_recipe
-    from fada.training import TrainingInterrupted, TrainSettings
+    from fada.training import TrainSettings
     from fada.training import train as run
 
     settings: dict[str, Any] = read_recipe(recipe) if recipe else {}
@@ -59,11 +57,7 @@ def train(
         import yaml
 
         settings[key.strip()] = yaml.safe_load(value)
-    try:
-        finished = run(TrainSettings.of(settings, where=str(recipe or "command line")))
-    except TrainingInterrupted as interruption:
-        typer.echo(f"fada: {interruption}", err=True)
-        raise typer.Exit(_TERMINATED) from None
+    finished = run(TrainSettings.of(settings, where=str(recipe or "command line")))
     if os.environ.get("RANK", "0") != "0":
         return
     metrics = finished.metrics
