@@ -5,6 +5,7 @@ from itertools import groupby, product
 import numpy as np
 import pytest
 import torch
+import torch.nn as nn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ import fada
 import tiny_models
 from fada import distances
 from fada.alignment import AlignmentLoss, expected_ctc_counts, expected_token_counts, frequencies_of
+from fada.guidance import Guidance
 from fada.targets import OTHER
 from fada.tokens import TokenTable
 
@@ -234,3 +236,15 @@ def test_torch_compile_gives_the_same_loss_and_gradient(kind: str) -> None:
 def test_wrong_options_are_named(wrong: dict[str, object]) -> None:
     with pytest.raises(fada.FadaError, match=str(next(iter(wrong.values())))):
         AlignmentLoss.for_ctc(TARGETS, SYMBOLS, **wrong)
+
+
+@pytest.mark.parametrize("spaces", ["keep", "collapse", "drop"])
+def test_a_certain_text_has_the_distance_that_decoding_gives_it(spaces: str) -> None:
+    normalizer = fada.TextNormalizer(spaces=spaces)
+    targets = fada.TargetSet.from_texts({"old": ["a cat sat on a mat"]}, normalizer=normalizer)
+    text, symbols = "the cat sat", ("", *sorted(set("the cat sat")))
+    classes = [c for character in text for c in (symbols.index(character), 0)]
+    scores = torch.log_softmax(50 * nn.functional.one_hot(torch.tensor([classes]), len(symbols)).float(), -1)
+    loss = AlignmentLoss.for_ctc(targets, symbols, distance="aligned_w2", lam=0.0)
+    found = loss(torch.zeros(()), scores, torch.tensor([len(classes)]), ["old"])
+    assert float(found) == pytest.approx(Guidance(targets["old"], distance="aligned_w2").distance_of(text), abs=1e-5)

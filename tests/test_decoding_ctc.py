@@ -567,7 +567,7 @@ def test_what_cannot_be_decoded_is_refused_with_a_reason(log_probs: np.ndarray, 
         ({"lm_weight": -1.0}, "lm_weight is -1.0"),
         ({"length_bonus": float("inf")}, "length_bonus is inf"),
         ({"threads": 0}, "threads is 0"),
-        ({"distance": "w2", "target": CharDistribution.from_texts(["a"])}, "not defined for the empty text"),
+        ({"distance": "w2", "target": CharDistribution.from_texts(["a"])}, "no form that follows a growing text"),
         ({"prior_weight": 1.0, "target": CharDistribution.from_texts(["a"])}, "prior"),
     ],
 )
@@ -672,3 +672,15 @@ def test_whatever_comes_in_the_score_of_what_comes_out_is_its_definition(
             assert len(h.char_frames) == len(h.char_confidences) == len(h.text)
             assert all(0 <= start < end <= len(log_probs) for start, end in h.char_frames)
             assert all(0 <= c <= 1 for c in h.char_confidences)
+
+
+def test_bfloat16_tensors_are_decoded() -> None:
+    log_probs = torch.log_softmax(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), -1)
+    decoder = CTCBeamDecoder(["", "a", "b"])
+    assert decoder.decode(log_probs.bfloat16())[0].text == decoder.decode(log_probs.bfloat16().float())[0].text
+
+
+def test_a_prior_without_any_target_is_refused() -> None:
+    decoder = CTCBeamDecoder(["", "a", "b"], prior=CharDistribution.from_texts(["ab"]), prior_weight=1.0)
+    with pytest.raises(FadaError, match="no line has a target"):
+        decoder.decode(np.log(np.full((4, 3), 1 / 3)))

@@ -143,3 +143,14 @@ def test_mean_and_sem_over_seeds():
     assert statistics.mean_sem([10.0]).sem is None
     with pytest.raises(FadaError, match="at least one"):
         statistics.mean_sem([])
+
+
+def test_the_bootstrap_test_of_few_clusters_agrees_with_its_interval():
+    for trial in range(60):
+        rng = np.random.default_rng(trial)
+        lengths = np.full((5, 1), 1000.0)
+        a = 100.0 * rng.integers(50, 80, (5, 1)).astype(float)
+        b = a + 100.0 * rng.integers(-8, 14, (5, 1))
+        (test,) = statistics.paired_tests((a, lengths), (b, lengths), resamples=2000, seed=trial)
+        if abs(test.p_bootstrap - 0.05) > 0.01:
+            assert (test.p_bootstrap < 0.05) == (not test.interval[0] <= 0 <= test.interval[1])

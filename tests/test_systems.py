@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.errors import FadaError
-from fada.systems import SystemsEvaluation, evaluate_systems, read_systems, seed_rows
+from fada.systems import Systems, evaluate_systems, read_systems
 
 ROWS = [
     {"id": "l1", "domain": "13", "page": "p1", "reference": "abcd", "system": "beam", "hypothesis": "abcx"},
@@ -194,3 +194,12 @@ def test_seeds_are_summarised(run):
     assert "cer sem" in _run(run, run, run, "--seeds", "--csv").stdout
     with pytest.raises(FadaError, match="3 sources: give one"):
         _run(run, run, run)
+
+
+def test_lines_without_a_label_are_clusters_of_their_own():
+    count = 40
+    labels = [None] * 30 + ["p1"] * 10
+    texts = {"a": ["abc"] * count, "b": ["abd"] * count}
+    systems = Systems([str(i) for i in range(count)], ["abc"] * count, texts, {"page": labels}, "test")
+    found = evaluate_systems(systems, "a", clusters="page", bootstrap=20, resamples=20)
+    assert found.evaluations["a"].clusters == 31

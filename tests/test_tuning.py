@@ -1,5 +1,6 @@
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -409,3 +410,24 @@ def test_language_models_are_made_of_training_lines_only(run_folder):
     loaded = load_knowledge(run_folder / "targets.json", [run_folder / "mixed.parquet"], order=3)
     assert loaded.global_lm.vocabulary == ("a", "b")
     assert loaded.lm_order == 3
+
+
+def test_a_cut_store_is_mended_and_other_grids_in_it_do_not_count(tmp_path, validation, knowledge):
+    store = tmp_path / "trials.jsonl"
+    options = {"lms": (), "prior": False, "store": store}
+    wide = tune(validation, knowledge, grid=Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options)
+    whole = store.read_text(encoding="utf-8")
+    store.write_text(whole[:-40], encoding="utf-8")
+    tune(validation, knowledge, grid=Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options)
+    assert sorted(store.read_text(encoding="utf-8").splitlines()) == sorted(whole.splitlines())
+    narrow = tune(validation, knowledge, grid=Grid(lam=(0.3,), scale=(1.0,)), **options)
+    assert len(narrow.evidence.curve) < len(wide.evidence.curve)
+    assert {point.get("scale", 1.0) for point in narrow.evidence.curve} == {1.0}
+
+
+def test_a_store_of_other_emissions_is_refused(tmp_path, validation, knowledge):
+    store = tmp_path / "trials.jsonl"
+    Trials(BeamSearch(validation, knowledge), store=store).evaluate(Weights())
+    sharper = [1.02 * scores for scores in validation.log_probs]
+    with pytest.raises(FadaError, match="results of other lines"):
+        Trials(BeamSearch(replace(validation, log_probs=sharper), knowledge), store=store)

@@ -177,7 +177,7 @@ class AlignmentLoss(nn.Module):
             (row, index.get(character, index[OTHER]))
             for row, symbol in enumerate(symbols)
             if row != blank
-            for character in targets.normalizer(symbol)
+            for character in targets.normalizer.of_part(symbol)
         ]
         rows, columns = zip(*cells, strict=True) if cells else ((), ())
         counts = csr_matrix((np.ones(len(cells)), (rows, columns)), shape=(len(symbols), len(alphabet)))

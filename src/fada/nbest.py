@@ -7,7 +7,7 @@ Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -112,6 +112,12 @@ class Rescorer:
         self._starts = np.cumsum([0, *map(len, lists.hypotheses)])
         self._log_probs = np.array([value for values in lists.log_probs for value in values])
         self._terms: dict[str, NDArray[np.float64]] = {}
+
+    def evidence(self) -> Iterator[bytes]:
+        """The hypotheses and their log-probabilities, for fingerprints."""
+        for texts in self.lists.hypotheses:
+            yield "\0".join(texts).encode("utf-8", "surrogatepass")
+        yield self._log_probs.tobytes()
 
     def choose(self, weights: Weights) -> list[str]:
         """The best text of every line; ties go to the hypothesis that stands first."""

@@ -20,7 +20,7 @@ from fada.runs import Run, load_run
 from fada.systems import Systems, SystemsEvaluation, evaluate_systems
 from fada.targets import TargetSet
 from fada.text import natural_key
-from fada.tuned import Knowledge, Tuned, Weights, decode_emissions
+from fada.tuned import NO_GUIDANCE, Knowledge, Tuned, Weights, decode_emissions
 from fada.tuning import Grid, tune
 
 PathLike = str | os.PathLike[str]
@@ -230,7 +230,8 @@ def _guided_weights(tuned: Tuned) -> Weights:
     """The best guided setting, also where tuning recommends none: the table shows what guidance does."""
     if tuned.guided or tuned.evidence is None:
         return tuned.weights
-    best = tuned.evidence.best
+    guided = [point for point in tuned.evidence.curve if point.get("lam", NO_GUIDANCE) < NO_GUIDANCE]
+    best = min(guided, key=lambda point: point["error"])
     return Weights(**{name: best[name] for name in Weights.model_fields if name in best})
 
 

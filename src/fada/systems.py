@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fada import statistics
 from fada.confusions import character_changes
@@ -165,7 +165,10 @@ def evaluate_systems(
     if baseline not in systems.systems:
         raise FadaError(f"{systems.source}: no system {baseline!r}, expected one of {', '.join(systems.systems)}.")
     group_columns = {name: systems.column(name) for name in groups}
-    labels = cast("Sequence[Hashable] | None", None if clusters is None else systems.column(clusters))
+    labels: list[Hashable] | None = None
+    if clusters is not None:  # a line without a label shares nothing with others
+        found = systems.column(clusters)
+        labels = [(i,) if label is None else label for i, label in enumerate(found)]
     shared: dict[str, Any] = {"average": average, "units": units, "normalization": normalization, "seed": seed}
     evaluations = {
         name: evaluate(

@@ -4,7 +4,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -64,6 +64,12 @@ class TextNormalizer:
             text = "".join(text.split())
         # What was left out may have stood between a letter and a mark that now compose.
         return self._unicode(text) if self.letters_only or self.spaces == "drop" else text
+
+    def of_part(self, text: str) -> str:
+        """The characters that `text` adds to a longer text, such as a token to a line: spaces at its ends count."""
+        if self.spaces != "collapse":
+            return self(text)
+        return re.sub(r"\s+", " ", replace(self, spaces="keep")(text))
 
     def keeps(self, character: str) -> bool:
         """Whether `character` is one code point that can stand in normalised text (and be saved as UTF-8)."""

@@ -99,7 +99,7 @@ class TokenTable:
         rows: list[int] = []
         columns: list[int] = []
         for row, piece in enumerate(self.pieces):
-            for character in normalizer(whole_characters(piece)) if piece else "":
+            for character in normalizer.of_part(whole_characters(piece)) if piece else "":
                 column = index.get(character, other)
                 if column is not None:
                     rows.append(row)

@@ -8,12 +8,13 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from fada.errors import FadaError
@@ -345,6 +346,11 @@ class BeamSearch:
     def choose(self, weights: Weights) -> list[str]:
         """The best text of every line."""
         return [hypothesis.text for hypothesis in self.hypotheses(weights)]
+
+    def evidence(self) -> Iterator[bytes]:
+        """The emissions, for fingerprints."""
+        for log_probs in self.emissions.log_probs:
+            yield np.ascontiguousarray(log_probs, np.float32).tobytes()
 
     def greedy(self) -> list[str]:
         """Best path decoding of every line."""

@@ -67,6 +67,10 @@ class Search(Protocol):
         """The best text of every line."""
         ...
 
+    def evidence(self) -> Iterator[bytes]:
+        """What the recogniser said of the lines, for fingerprints."""
+        ...
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -139,6 +143,7 @@ class Trials:
         self.normalization = normalization
         self.references = list(search.references)
         self.edits: dict[Weights, NDArray[np.int64]] = {}
+        self._stored: dict[Weights, NDArray[np.int64]] = {}
         nothing = score_lines(self.references, [""] * len(self.references), normalization=normalization)
         self.lengths = (nothing.characters if metric == "cer" else nothing.words).astype(np.float64)
         self._store = Path(store) if store is not None else None
@@ -146,11 +151,13 @@ class Trials:
             self._resume(self._store)
 
     def __len__(self) -> int:
-        return len(self.edits)
+        return len(self._stored | self.edits)
 
     def evaluate(self, weights: Weights) -> float:
         """The error rate of a setting in percent."""
-        if weights not in self.edits:
+        if weights in self._stored:
+            self.edits[weights] = self._stored[weights]
+        elif weights not in self.edits:
             self.edits[weights] = self.edits_of(self.search.choose(weights))
             self._append(weights)
         return self.error(weights)
@@ -184,10 +191,10 @@ class Trials:
         """Changes when the lines, their references, their recogniser's output or the measure change."""
         settings = [self.metric, str(self.normalization), self.search.kind, self.search.knowledge.fingerprint()]
         digest = hashlib.sha256(json.dumps(settings).encode())
-        for line, text in zip(self.search.ids, self.search.choose(PLAIN), strict=True):
+        for line, text in zip(self.search.ids, self.references, strict=True):
             digest.update(f"{line}\0{text}\0".encode("utf-8", "surrogatepass"))
-        for text in self.references:
-            digest.update(f"{text}\0".encode("utf-8", "surrogatepass"))
+        for part in self.search.evidence():
+            digest.update(part)
         return digest.hexdigest()[:16]
 
     def _resume(self, store: Path) -> None:
@@ -200,12 +207,13 @@ class Trials:
             raise FadaError(
                 f"{store}: results of other lines or another measure. Give another file, or delete this one."
             )
-        for row in rows[1:]:
+        for number, row in enumerate(rows[1:], 1):
             try:
                 value = json.loads(row)
             except json.JSONDecodeError:  # the last line of an interrupted run
+                write_text(store, "\n".join(rows[:number]) + "\n")
                 break
-            self.edits[Weights(**value["weights"])] = np.array(value["edits"], dtype=np.int64)
+            self._stored[Weights(**value["weights"])] = np.array(value["edits"], dtype=np.int64)
 
     def _append(self, weights: Weights) -> None:
         if self._store is None:

@@ -234,6 +234,8 @@ class CTCBeamDecoder:
         lines = list(log_probs)
         alike = targets is None and lms is None
         targets = _one_per_line("targets", targets, self.target, len(lines))
+        if self.prior_weight and lines and not any(target is not None for target in targets):
+            raise FadaError("prior_weight is set, but no line has a target to correct the prior towards. Give one.")
         lms = _one_per_line("lms", lms, self.lm, len(lines))
         if not lines:
             return []
@@ -288,7 +290,8 @@ class CTCBeamDecoder:
 
     def _as_array(self, log_probs: Any, line: int) -> np.ndarray:
         if not isinstance(log_probs, np.ndarray) and hasattr(log_probs, "detach"):
-            log_probs = log_probs.detach().cpu().numpy()
+            log_probs = log_probs.detach().cpu()
+            log_probs = (log_probs.float() if log_probs.element_size() < 4 else log_probs).numpy()
         array = np.asarray(log_probs)
         V = len(self.symbols)
         if array.ndim != 2 or array.shape[1] != V:
