@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.errors import FadaError
-from fada.systems import Systems, evaluate_systems, read_systems
+from fada.systems import Systems, SystemsEvaluation, evaluate_systems, read_systems, seed_rows
 
 ROWS = [
     {"id": "l1", "domain": "13", "page": "p1", "reference": "abcd", "system": "beam", "hypothesis": "abcx"},
