@@ -1,14 +1,14 @@
 """Transcribing many lines: batch by batch into a journal, so that an interruption loses nothing and repeats nothing.
 
 The journal is a JSON Lines file beside the output. Its first line says what the job is (model, weights, targets);
-every further line is one finished line of text, or one that could not be read and why. When all lines are in it, the
-output is written from it and the journal is removed.
+every further line is one finished line of text with its domain, or one that could not be read and why. When all lines
+are in it, the output is written from it and the journal is removed.
 """
 
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from fada.data.lines import Line, LineSet
 from fada.data.writers import Provenance, Transcription, write_transcriptions
 from fada.errors import FadaError
+from fada.models import is_model_folder, resolve
 from fada.progress import progress_bar
 from fada.tuned import Knowledge, Weights, decode_emissions
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fada.models.recognizer import CTCRecognizer, Recognizer
 
 Row = dict[str, Any]
-"""One finished line in the journal: `id` and either `text` with its score parts, or `error`."""
+"""One finished line in the journal: `id`, `domain`, and either `text` with its score parts, or `error`."""
 
 
 class Journal:
@@ -57,10 +58,7 @@ class Journal:
                 if not isinstance(row, dict):
                     break  # the interruption fell into this line: it is transcribed again
                 if number == 0 and row != json.loads(json.dumps(self._job)):
-                    raise FadaError(
-                        f"{self.path}: an unfinished job with other settings is here. Repeat it with the same settings "
-                        "to finish it, choose another output, or start over with --restart."
-                    )
+                    raise self._other_job("with other settings")
                 if number > 0:
                     self.rows[row["id"]] = row
                 good += len(raw)
@@ -78,6 +76,19 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         if self._stream:
             self._stream.close()
+
+    def has(self, line: Line) -> bool:
+        """Whether the line is done; one that was done for another domain is refused like any other setting."""
+        row = self.rows.get(line.id)
+        if row is not None and row["domain"] != line.domain:
+            raise self._other_job(f"in which {line.id!r} is of the domain {row['domain']!r}, not {line.domain!r},")
+        return row is not None
+
+    def _other_job(self, which: str) -> FadaError:
+        return FadaError(
+            f"{self.path}: an unfinished job {which} is here. Repeat it with the same settings to finish it, choose "
+            "another output, or start over with --restart."
+        )
 
     def append(self, rows: Iterable[Row]) -> None:
         """Record finished lines; they are on disk when this returns."""
@@ -143,14 +154,21 @@ def transcribe(
     knowledge.check(weights)
     out = Path(out)
     started = time.monotonic()
-    job = {"model": model_name, "targets": targets_name, "source": lines.name, "weights": weights.model_dump()}
+    job = {
+        "model": model_name,
+        "model_files": _weight_files(model_name),
+        "targets": targets_name,
+        "knowledge": knowledge.fingerprint(),
+        "source": lines.name,
+        "weights": weights.model_dump(),
+    }
     path = out.with_name(f".{out.name}.journal")
     if restart:
         path.unlink(missing_ok=True)
     notes: list[str] = []
     with Journal(path, job) as journal:
         resumed = len(journal.rows)
-        for rows in _read_batches(recognizer, lines, weights, knowledge, journal.rows, batch_size):
+        for rows in _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size):
             journal.append(rows)
         notes += [str(skipped) for skipped in lines.skipped]
         if resumed:
@@ -170,7 +188,7 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
         raise FadaError("only CTC models have emissions; use `fada transcribe` for this one.")
     parts: list[Emissions] = []
     failed: list[str] = []
-    for batch in _batches(lines, {}, batch_size, "emitting"):
+    for batch in _batches(lines, lambda line: False, batch_size, "emitting"):
         for readable, _, error in _in_parts(batch, lambda b: recognizer.emit(b, batch_size=batch_size)):
             if error is None:
                 parts.append(readable)
@@ -182,14 +200,26 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
     return Emissions.concatenate(parts), failed
 
 
-def _batches(lines: LineSet, done: Mapping[str, Row], size: int, title: str) -> Iterator[list[Line]]:
+def _weight_files(model: str) -> list[tuple[str, int, int]]:
+    """Name, size and time of change of the weights in a model or run folder; none for a name of the hub."""
+    folder = Path(resolve(model))
+    if not model or not is_model_folder(folder):
+        return []
+    files = (
+        path for place in ("", "model/") for kind in ("safetensors", "bin") for path in folder.glob(f"{place}*.{kind}")
+    )
+    stats = ((path.relative_to(folder).as_posix(), path.stat()) for path in files)
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+def _batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str) -> Iterator[list[Line]]:
     """Batches of the lines that are not done, with a progress bar that shows lines per second."""
     with progress_bar() as progress:
         task = progress.add_task(title, total=lines.expected, completed=0)
         rest = iter(lines)
         started, finished = time.monotonic(), 0
         while batch := list(islice(rest, size)):
-            todo = [line for line in batch if line.id not in done]
+            todo = [line for line in batch if not done(line)]
             if todo:
                 yield todo
                 finished += len(todo)
@@ -214,7 +244,7 @@ def _read_batches(
     lines: LineSet,
     weights: Weights,
     knowledge: Knowledge,
-    done: Mapping[str, Row],
+    done: Callable[[Line], bool],
     batch_size: int,
 ) -> Iterator[list[Row]]:
     reader = _ctc_rows if recognizer.kind == "ctc" else _generated_rows
@@ -225,7 +255,7 @@ def _read_batches(
                 rows += read
             else:
                 rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
-        yield rows
+        yield [{**row, "domain": line.domain} for line, row in zip(batch, rows, strict=True)]
 
 
 def _ctc_rows(recognizer: Any, batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
