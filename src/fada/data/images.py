@@ -15,8 +15,12 @@ from fada.errors import FadaError
 
 ImageSource = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
 
-MAX_PIXELS = 200_000_000
-"""Images with more pixels are refused before they are decoded; a page at 600 dpi on A2 has 139 million."""
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "JPEG2000", "PPM")
+"""What images may be, whatever their names say; others, such as PostScript, would start programs to be decoded."""
+
+MAX_PIXELS = 178_956_970
+"""Images with more pixels are refused before they are decoded: as many as Pillow opens; a page at 600 dpi on A2 has
+139 million."""
 
 MIN_WIDTH = 16
 MAX_WIDTH = 16_384
@@ -55,7 +59,7 @@ def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where:
             f"{where}: the image is too large to open safely ({error}). Scale it down or cut it into lines."
         ) from None
     except UnidentifiedImageError:
-        raise FadaError(f"{where}: not an image in a known format (PNG, JPEG, TIFF, ...).") from None
+        raise FadaError(f"{where}: not an image in a known format ({', '.join(FORMATS)}).") from None
     except MemoryError:
         raise FadaError(f"{where}: not enough memory to decode the image. Scale it down.") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error, ... on broken data
@@ -68,14 +72,14 @@ def _open(source: ImageSource, where: str) -> Image.Image:
     if isinstance(source, bytes | bytearray | memoryview):
         if len(source) == 0:
             raise FadaError(f"{where}: the image is empty (0 bytes).")
-        return Image.open(io.BytesIO(source))
+        return Image.open(io.BytesIO(source), formats=FORMATS)
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
             raise FadaError(f"{where}: a folder, expected an image file.")
         if path.exists() and path.stat().st_size == 0:
             raise FadaError(f"{where}: the image is empty (0 bytes).")
-    return Image.open(source)
+    return Image.open(source, formats=FORMATS)
 
 
 def _check_size(image: Image.Image, max_pixels: int, where: str) -> None:

@@ -388,12 +388,12 @@ def image_size(path: Path) -> tuple[int, int, float | None]:
     """Width, height and dots per inch (None if unknown) of an image, from its header."""
     from PIL import Image
 
-    from fada.data.images import MAX_PIXELS
+    from fada.data.images import FORMATS, MAX_PIXELS
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            with Image.open(path, formats=FORMATS) as image:
                 (width, height), dpi = image.size, image.info.get("dpi")
                 if image.getexif().get(0x0112) in (5, 6, 7, 8):  # turned by 90 degrees when it is loaded
                     width, height = height, width
