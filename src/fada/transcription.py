@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fada.data.lines import Line, LineSet
-from fada.data.writers import Provenance, Transcription, write_transcriptions
+from fada.data.writers import FORMATS, Provenance, Transcription, write_transcriptions
 from fada.errors import FadaError
 from fada.models import is_model_folder, resolve
 from fada.progress import progress_bar
@@ -37,17 +37,18 @@ class Journal:
     Args:
         path: the file; continued if it is there.
         job: what decides the result. A journal of another job is refused, never mixed in.
+        restart: forget what is there.
     """
 
-    def __init__(self, path: Path, job: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, job: Mapping[str, Any], *, restart: bool = False) -> None:
         self.path = path
         self.rows: dict[str, Row] = {}
         self._stream: TextIO | None = None
         self._job = dict(job)
-        self._keep = self._read() if path.exists() else 0
+        self._restart = restart
 
     def _read(self) -> int:
-        """Take in a journal that is there; returns the length of its readable part in bytes."""
+        """Take in what is there; returns the length of its readable part in bytes."""
         good = 0
         with self.path.open("rb") as stream:
             for number, raw in enumerate(stream):
@@ -66,11 +67,19 @@ class Journal:
 
     def __enter__(self) -> "Journal":
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._keep:
-            os.truncate(self.path, self._keep)
-        self._stream = self.path.open("a", encoding="utf-8", newline="\n")
-        if not self._keep:
-            self._write([self._job])
+        self._stream = self.path.open("a", encoding="utf-8", errors="surrogatepass", newline="\n")
+        try:
+            if not _locked(self._stream):
+                raise FadaError(
+                    f"{self.path}: another process is writing the same output. Wait for it, or choose another output."
+                )
+            keep = 0 if self._restart else self._read()
+            self._stream.truncate(keep)
+            if not keep:
+                self._write([self._job])
+        except BaseException:
+            self._stream.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,6 +111,21 @@ class Journal:
         self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         self._stream.flush()
         os.fsync(self._stream.fileno())
+
+
+def _locked(stream: TextIO) -> bool:
+    """Lock an open file until it is closed; False if another process has done so. Nothing is locked on Windows."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 @dataclass(frozen=True)
@@ -162,19 +186,18 @@ def transcribe(
         "source": lines.name,
         "weights": weights.model_dump(),
     }
-    path = out.with_name(f".{out.name}.journal")
-    if restart:
-        path.unlink(missing_ok=True)
-    notes: list[str] = []
-    with Journal(path, job) as journal:
+    whole = Path(os.path.abspath(out))
+    path = whole.with_name(f".{whole.name}.journal")
+    _check_output(lines, out, format)
+    with Journal(path, job, restart=restart) as journal:
         resumed = len(journal.rows)
         for rows in _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size):
             journal.append(rows)
-        notes += [str(skipped) for skipped in lines.skipped]
+        notes = [*map(str, lines.skipped), *lines.notes]
         if resumed:
             notes.append(f"{resumed} lines were already done")
         files = _write(lines, journal.rows, out, format, weights, model_name, targets_name)
-    path.unlink()
+    path.unlink(missing_ok=True)
     failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
     done = len(journal.rows) - len(failed)
     return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
@@ -198,6 +221,26 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
     if not parts:
         raise FadaError(f"no line could be read ({len(failed)} failed). First: {failed[0] if failed else 'no lines'}")
     return Emissions.concatenate(parts), failed
+
+
+def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
+    """Refuse, before any line is read, what could not be written at the end."""
+    ending = out.suffix.lower().removeprefix(".")
+    chosen = format or ("same" if ending in ("", "xml") else ending)
+    if chosen not in FORMATS:
+        raise FadaError(f"{out}: format {chosen!r} is not known; there are: {', '.join(FORMATS)}.")
+    if chosen in ("tsv", "csv", "jsonl", "parquet") and out.is_dir():
+        raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
+    if chosen != "same":
+        return
+    from fada.data.xml import PageCrop
+
+    line = next(iter(lines), None)
+    if line is not None and not (isinstance(line.image, PageCrop) and line.image.xml):
+        raise FadaError(
+            f"{line.id}: the line does not come from an ALTO or PAGE file, so there is none to put the text back into. "
+            "Give --out a file such as out.tsv, or choose another --format: alto, page, pairs, txt."
+        )
 
 
 def _weight_files(model: str) -> list[tuple[str, int, int]]:
