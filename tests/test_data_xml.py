@@ -119,6 +119,23 @@ def test_a_flat_or_empty_outline_falls_back_and_else_is_skipped_with_its_reason(
     assert lines.skipped[0].source == "page.xml#l1"
 
 
+@pytest.mark.parametrize(
+    "points", ["0,0 1e300,0 300,1e300", "0,0 300,0 300,1e6 0,1e6", "-1e308,0 300,0 300,40 0,1e308"]
+)
+def test_an_outline_far_beyond_the_page_is_cut_at_once(tmp_path, points):
+    path = xml_pages.write_example(tmp_path, "page2019")
+    text = path.read_text(encoding="utf-8")
+    assert xml_pages.corners(0) in text
+    baseline = '<Baseline points="0,1.7e308 300,1.7e308"/>'
+    path.write_text(
+        text.replace(f'points="{xml_pages.corners(0)}"/>', f'points="{points}"/>{baseline}'), encoding="utf-8"
+    )
+    lines = read_lines(path, grow=0.15)
+    assert len([image for _, image in lines.with_images() if image.size <= xml_pages.SIZE]) == 3
+    for line in lines:
+        assert all(-400 <= x <= 800 and -300 <= y <= 600 for x, y in (*line.image.polygon, *line.image.baseline))
+
+
 def test_a_polygon_outside_of_the_page_is_skipped_and_one_across_its_edge_is_cut(tmp_path):
     path = xml_pages.write_example(tmp_path, "page2019")
     text = path.read_text(encoding="utf-8")

@@ -30,6 +30,9 @@ Tree: TypeAlias = Any
 MAX_XML_BYTES = 64 * 2**20
 """Larger XML files are not read: a page has a few hundred kilobytes."""
 
+_FAR = 1e9
+"""Coordinates are not taken to lie further out than this, in any unit: larger numbers overflow."""
+
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NOT_XML = re.compile("[^\\t\\n\\r\\u0020-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*\?>\s*")
@@ -208,8 +211,14 @@ def points(text: str | None) -> tuple[Point, ...]:
     """Points in any of the notations in use: `x,y x,y`, `x y x y`, `x,y,x,y`, with or without decimals."""
     values = [float(number) for number in _NUMBER.findall(text or "")]
     return tuple(
-        (x, y) for x, y in zip(values[::2], values[1::2], strict=False) if math.isfinite(x) and math.isfinite(y)
+        (_between(x, -_FAR, _FAR), _between(y, -_FAR, _FAR))
+        for x, y in zip(values[::2], values[1::2], strict=False)
+        if math.isfinite(x) and math.isfinite(y)
     )
+
+
+def _between(value: float, least: float, most: float) -> float:
+    return max(least, min(value, most))
 
 
 def number(text: str | None) -> float | None:
@@ -330,6 +339,8 @@ def _owners(parts: Sequence[str], slots: Sequence[str], joiner: str) -> list[int
 def outline(line: XmlLine, page_size: Point, scale: Point, line_height: float) -> tuple[Point, ...]:
     """The outline of a line in pixels of the page image: its polygon, else its box, else a band around its baseline.
 
+    Points further out than one page beside the page are moved there.
+
     Args:
         page_size: of the image in pixels.
         scale: pixels per unit, across and down.
@@ -350,8 +361,14 @@ def outline(line: XmlLine, page_size: Point, scale: Point, line_height: float) -
                 f"({page_size[0]:.0f} x {page_size[1]:.0f} pixels)"
             )
         else:
-            return pixels
+            return _near(pixels, page_size)
     raise FadaError(reason)
+
+
+def _near(shape: Iterable[Point], page_size: Point) -> tuple[Point, ...]:
+    """Points on the page, or at most one page beside it."""
+    width, height = page_size
+    return tuple((_between(x, -width, 2 * width), _between(y, -height, 2 * height)) for x, y in shape)
 
 
 def _shapes(line: XmlLine, height: float) -> Iterator[tuple[Point, ...]]:
@@ -521,7 +538,7 @@ def page_lines(
             except FadaError as error:
                 log.skip(source, str(error), "outline cannot be used")
                 continue
-            baseline = tuple((x * scale[0], y * scale[1]) for x, y in line.baseline)
+            baseline = _near(((x * scale[0], y * scale[1]) for x, y in line.baseline), size)
             crop = PageCrop(image, size, polygon, baseline, file, line.index, line.region, line.id, options.grow)
         extra: dict[str, Any] = {"page": PurePosixPath(name).stem, "line_id": line.id}
         if line.region:
