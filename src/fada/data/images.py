@@ -28,15 +28,18 @@ MAX_WIDTH = 16_384
 _LEAST_CONTRAST = 48.0  # grey levels; below it a blank line would have its paper grain stretched into "ink"
 
 
-def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where: str | None = None) -> Image.Image:
+def load_line_image(
+    source: ImageSource, *, max_pixels: int = MAX_PIXELS, where: str | None = None, upright: bool = True
+) -> Image.Image:
     """Open an image as grey (mode ``L``, 0 black to 255 white).
 
-    Orientation tags are obeyed, transparency is laid on white, 16-bit grey is scaled to 8 bits.
+    Transparency is laid on white, 16-bit grey is scaled to 8 bits.
 
     Args:
         source: path, encoded bytes, binary file object, or an image already open.
         max_pixels: width times height that is refused; checked on the header, before any pixel is decoded.
         where: how errors name the image; the path, if there is one, by default.
+        upright: obey an orientation tag; otherwise the image stays as it is stored.
 
     Raises:
         FadaError: the image is missing, empty, broken, cut off, too large, or not an image at all.
@@ -49,7 +52,7 @@ def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where:
             _check_size(image, max_pixels, where)
             if image.format == "JPEG":
                 image.draft("L", image.size)
-            return _to_grey(ImageOps.exif_transpose(image))
+            return _to_grey(ImageOps.exif_transpose(image) if upright else image)
     except FadaError:
         raise
     except FileNotFoundError:
