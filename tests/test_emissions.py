@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,18 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "e.npz", ids=np.array(["a"]), lengths=np.array([7]), log_probs=np.zeros((3, 2)))
     with pytest.raises(FadaError, match="damaged"):
         Emissions.load(tmp_path / "e.npz")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2000), st.integers(1, 255))
+def test_a_damaged_byte_is_noticed_or_harmless(tmp_path_factory: pytest.TempPathFactory, at: int, change: int) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged" / "e.npz"
+    make_emissions(1, 1).save(path)
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= change
+    path.write_bytes(data)
+    with suppress(FadaError):
+        Emissions.load(path)
 
 
 def test_domains_come_from_one_place(tmp_path: Path) -> None:

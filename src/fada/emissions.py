@@ -8,7 +8,6 @@ also hold one (frames, classes) array per line, named by the line's id, which an
 
 import json
 import os
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fada.errors import FadaError
-from fada.files import replacing, write_json
+from fada.files import BROKEN_ARCHIVE, replacing, write_json
 
 SYMBOLS = "symbols.json"
 _PACKED = ("log_probs", "lengths", "ids")
@@ -242,7 +241,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise FadaError(f"{path}: no such file. Make one with: fada emit") from None
     except FadaError:
         raise
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, KeyError, *BROKEN_ARCHIVE) as error:
         if "pickle" in str(error):
             raise FadaError(f"{path}: holds pickled objects, which are never loaded. Save plain arrays.") from None
         raise FadaError(f"{path}: not a readable .npz file ({error}).") from None

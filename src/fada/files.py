@@ -4,10 +4,15 @@ import json
 import os
 import secrets
 import stat
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""What reading a damaged zip file, such as ``.npz``, raises besides OSError, ValueError and KeyError."""
 
 
 @contextmanager
