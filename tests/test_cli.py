@@ -56,6 +56,23 @@ def targets(run: Run, letters: Path, tmp_path: Path) -> Path:
     return tmp_path / "targets.json"
 
 
+@pytest.mark.parametrize(("terminal", "shown"), [(False, "ἀ é ?".encode()), (True, "? é ?".encode("cp1252"))])
+def test_output_for_windows_code_pages_is_written(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, shown: bytes
+) -> None:
+    class Written(io.BytesIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    written = Written()
+    stdout = io.TextIOWrapper(written, encoding="cp1252")
+    monkeypatch.setattr("sys.stdout", stdout)
+    monkeypatch.setattr("fada.cli.app", lambda **_: print("ἀ é \udce9", end=""))
+    main()
+    stdout.flush()
+    assert written.getvalue() == shown
+
+
 def test_help_takes_less_than_half_a_second() -> None:
     def seconds() -> float:
         before = os.times()

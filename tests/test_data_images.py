@@ -2,6 +2,7 @@
 
 import io
 import struct
+import subprocess
 import sys
 import zlib
 from concurrent.futures import ProcessPoolExecutor
@@ -15,11 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 from scipy import ndimage
 
 from fada.data.augment import Augment, thicken, warp
-from fada.data.images import load_line_image, normalize_height, pad_batch, paper_and_ink
+from fada.data.images import MAX_PIXELS, load_line_image, normalize_height, pad_batch, paper_and_ink
+from fada.data.inspect import line_size
+from fada.data.lines import Line
+from fada.data.xml import image_size
 from fada.errors import FadaError
 
 
@@ -105,6 +109,25 @@ def test_what_is_not_an_image_is_an_error(data: bytes, says: str, tmp_path: Path
     for source in (data, path):
         with pytest.raises(FadaError, match=says):
             load_line_image(source)
+
+
+def test_postscript_under_another_name_starts_no_program(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(subprocess, "check_call", lambda *a, **k: pytest.fail("Ghostscript was started"))
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", "gs")
+    path = tmp_path / "line.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 20\n%%EndComments\nshowpage\n%%EOF\n")
+    for source in (path, path.read_bytes()):
+        with pytest.raises(FadaError, match="not an image in a known format"):
+            load_line_image(source)
+    for read in (image_size, lambda path: line_size(Line("a", image=path))):
+        with pytest.raises(FadaError, match="cannot"):
+            read(path)
+
+
+def test_the_pixel_limit_is_the_one_that_holds() -> None:
+    assert MAX_PIXELS == 2 * Image.MAX_IMAGE_PIXELS
+    with pytest.raises(FadaError, match="too large"):
+        load_line_image(png_header_only(MAX_PIXELS // 10_000 + 1, 10_000))
 
 
 def test_a_missing_file_and_a_folder_are_errors_that_name_them(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Reading ALTO and PAGE, also the broken, the hostile and the odd ones."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +11,7 @@ from PIL import Image
 
 import xml_pages
 from fada.data.lines import read_lines
-from fada.data.xml import PageCrop, allot, parse, points, read_pages
+from fada.data.xml import MAX_XML_BYTES, PageCrop, allot, parse, points, read_pages
 from fada.errors import FadaError
 
 
@@ -87,6 +89,19 @@ def test_an_image_of_another_size_is_scaled_with_a_note(tmp_path):
     assert "scaled by 0.500" in lines.notes[0]
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_photograph_with_an_orientation_tag_is_cut_where_its_outlines_say(tmp_path, stored):
+    path = xml_pages.write_example(tmp_path, "page2019")
+    tag = Image.Exif()
+    tag[0x0112] = 6  # to be turned clockwise by a quarter
+    with Image.open(tmp_path / "page.png") as image:
+        (image if stored else image.rotate(90, expand=True)).save(tmp_path / "page.png", exif=tag)
+    lines = read_lines(path)
+    assert [ink_of(line) for line in lines] == [60, 10, 110]
+    assert [line.image.page_size for line in lines] == [xml_pages.SIZE] * 3
+    assert any("orientation tag" in note for note in lines.notes) == stored
+
+
 def test_units_without_a_page_size_need_the_resolution(tmp_path):
     path = xml_pages.write_example(tmp_path, "alto2")
     path.write_text(path.read_text(encoding="utf-8").replace('WIDTH="800" HEIGHT="600"', "", 1), encoding="utf-8")
@@ -117,6 +132,23 @@ def test_a_flat_or_empty_outline_falls_back_and_else_is_skipped_with_its_reason(
     assert [line.extra["line_id"] for line in lines] == ["l2", "l3"]
     assert "no area" in lines.skipped[0].reason
     assert lines.skipped[0].source == "page.xml#l1"
+
+
+@pytest.mark.parametrize(
+    "points", ["0,0 1e300,0 300,1e300", "0,0 300,0 300,1e6 0,1e6", "-1e308,0 300,0 300,40 0,1e308"]
+)
+def test_an_outline_far_beyond_the_page_is_cut_at_once(tmp_path, points):
+    path = xml_pages.write_example(tmp_path, "page2019")
+    text = path.read_text(encoding="utf-8")
+    assert xml_pages.corners(0) in text
+    baseline = '<Baseline points="0,1.7e308 300,1.7e308"/>'
+    path.write_text(
+        text.replace(f'points="{xml_pages.corners(0)}"/>', f'points="{points}"/>{baseline}'), encoding="utf-8"
+    )
+    lines = read_lines(path, grow=0.15)
+    assert len([image for _, image in lines.with_images() if image.size <= xml_pages.SIZE]) == 3
+    for line in lines:
+        assert all(-400 <= x <= 800 and -300 <= y <= 600 for x, y in (*line.image.polygon, *line.image.baseline))
 
 
 def test_a_polygon_outside_of_the_page_is_skipped_and_one_across_its_edge_is_cut(tmp_path):
@@ -419,3 +451,15 @@ def test_a_file_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr("fada.data.xml.MAX_XML_BYTES", 10)
     with pytest.raises(FadaError, match="limit"):
         parse(b"<alto>          </alto>", "x.xml")
+
+
+def test_a_file_that_is_too_large_is_not_even_read(tmp_path, monkeypatch):
+    xml_pages.write_example(tmp_path, "alto4")
+    with (tmp_path / "large.xml").open("wb") as stream:
+        stream.write(b"<alto>")
+        stream.truncate(MAX_XML_BYTES + 1)
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) if path.stem != "large" else pytest.fail("read"))
+    lines = read_lines(tmp_path)
+    assert len(list(lines)) == 3
+    assert "limit" in lines.skipped[0].reason

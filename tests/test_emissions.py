@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,25 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
     assert (again.ids, again.symbols, again.blank) == (data.ids, data.symbols, data.blank)
     assert (again.domains, again.references) == (data.domains, data.references)
     assert all(np.array_equal(a, b) for a, b in zip(again.log_probs, data.log_probs, strict=True))
+
+
+def test_two_models_in_one_folder_keep_their_own_classes(tmp_path: Path) -> None:
+    scores = [np.zeros((1, 3), np.float32)]
+    for name, symbols, blank in (("a", ("", "a", "b\0"), 0), ("b", ("x", "y", ""), 2)):
+        Emissions(["1"], scores, symbols, blank).save(tmp_path / f"{name}.npz")
+    first, second = (Emissions.load(tmp_path / f"{name}.npz") for name in "ab")
+    assert (first.symbols, first.blank) == (("", "a", "b\0"), 0)
+    assert (second.symbols, second.blank) == (("x", "y", ""), 2)
+    assert read_symbols(tmp_path / "symbols.json")[0] == first.symbols
+    assert read_symbols(tmp_path / "b.symbols.json")[0] == second.symbols
+    with pytest.raises(FadaError, match="Leave --symbols out"):
+        Emissions.load(tmp_path / "b.npz", tmp_path / "symbols.json")
+
+
+def test_a_packed_file_without_classes_takes_those_beside_it(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", ids=np.array(["1"]), lengths=np.array([2]), log_probs=np.zeros((2, 2)))
+    (tmp_path / "symbols.json").write_text('["a", ""]', encoding="utf-8")
+    assert Emissions.load(tmp_path / "e.npz", blank=1).symbols == ("a", "")
 
 
 @settings(max_examples=25, deadline=None)
@@ -105,6 +125,18 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "e.npz", ids=np.array(["a"]), lengths=np.array([7]), log_probs=np.zeros((3, 2)))
     with pytest.raises(FadaError, match="damaged"):
         Emissions.load(tmp_path / "e.npz")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2000), st.integers(1, 255))
+def test_a_damaged_byte_is_noticed_or_harmless(tmp_path_factory: pytest.TempPathFactory, at: int, change: int) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged" / "e.npz"
+    make_emissions(1, 1).save(path)
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= change
+    path.write_bytes(data)
+    with suppress(FadaError):
+        Emissions.load(path)
 
 
 def test_domains_come_from_one_place(tmp_path: Path) -> None:
@@ -171,7 +203,7 @@ def test_decode_prints_to_the_terminal_without_out(stored: Path) -> None:
         (["--out", "out.docx"], "unknown ending"),
         (["--alignment"], "--alignment needs"),
         (["--symbols", "missing.json"], "missing.json"),
-        (["--targets", "targets.json", "--distance", "w2"], "not defined for the empty text"),
+        (["--targets", "targets.json", "--distance", "w2"], "cannot guide a decoder"),
     ],
 )
 def test_decode_says_what_is_wrong(stored: Path, options: list[str], message: str) -> None:

@@ -228,6 +228,16 @@ def test_impossible_training_is_refused(arguments: dict, message: str) -> None:
         CharNgram.train(**{"texts": ["a"], **arguments})
 
 
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
+def test_a_model_file_cut_off_is_refused_in_a_sentence(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "lm.npz"
+    CharNgram.train(["a"], 2).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(FadaError, match=r"lm\.npz: not a language model"):
+        CharNgram.load(path)
+
+
 def test_impossible_mixtures_are_refused() -> None:
     with pytest.raises(FadaError, match="weight is 2"):
         CharNgram.train(["a"], 1).interpolate(CharNgram.train(["a"], 1), 2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fada
 from fada.models.crnn import CRNNConfig, CRNNForCTC, CRNNProcessor, CRNNRecognizer, MaskedBatchNorm, ctc_loss
-from fada.models.line_image import straighten
+from fada.models.line_image import MAX_WIDTH, straighten
 from fada.models.recognizer import best_path
 from training_lines import drawn_line, image_lines
 
@@ -124,6 +124,10 @@ def test_a_line_with_more_characters_than_frames_counts_zero() -> None:
     loss.backward()
     assert float(loss.detach()) == 0
     assert torch.isfinite(logits.grad).all()
+
+
+def test_a_line_of_two_rows_is_not_stretched_without_limit() -> None:
+    assert straighten(np.full((2, 30_000), 200, np.uint8), 40).shape == (40, MAX_WIDTH)
 
 
 def test_straightening_levels_a_sloping_line() -> None:

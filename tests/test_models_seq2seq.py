@@ -350,6 +350,14 @@ def test_unknown_models_are_named(tmp_path: Path) -> None:
         fada.load_recognizer(tmp_path / "missing" / "deep" / "folder")
 
 
+def test_a_name_of_the_hub_is_asked_for_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(registry, "configuration", lambda name: asked.append(name) or {"model_type": "fada-crnn"})
+    monkeypatch.setattr(registry.CRNNRecognizer, "load", lambda name, **_: asked.append(name))
+    registry.load("owner/name")
+    assert asked == ["owner/name", "owner/name"]
+
+
 @pytest.mark.parametrize("name", ["crnn:tiny", "trocr-tiny"])
 def test_models_are_described(name: str) -> None:
     described = registry.describe(name)

@@ -1,13 +1,13 @@
 """Stored log-probabilities of any CTC recogniser: run the model once, then decode, tune and compare at leisure.
 
-The file is an ordinary ``.npz`` without pickled objects, and ``symbols.json`` beside it names the classes. Written here
-it is packed; what is read may also hold one (frames, classes) array per line, named by the line's id, which any program
-can write with ``numpy.savez(path, **{line_id: log_probs})``.
+The file is an ordinary ``.npz`` without pickled objects. Written here it is packed and names its classes;
+``symbols.json`` beside it is a copy for other programs. What is read may leave the classes to ``symbols.json``, and may
+also hold one (frames, classes) array per line, named by the line's id, which any program can write with
+``numpy.savez(path, **{line_id: log_probs})``.
 """
 
 import json
 import os
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from fada.errors import FadaError
-from fada.files import replacing, write_json
+from fada.files import BROKEN_ARCHIVE, replacing, write_json
 
 SYMBOLS = "symbols.json"
 _PACKED = ("log_probs", "lengths", "ids")
 _OPTIONAL = ("domains", "references")
+_CLASSES = "classes"
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,15 @@ class Emissions:
         return Emissions(list(ids), column("log_probs") or [], self.symbols, self.blank, *rest)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `path` (.npz) and ``symbols.json`` in the same folder."""
+        """Write `path` (.npz), and its classes as ``symbols.json`` beside it.
+
+        Where a ``symbols.json`` with other classes is, it stays, and the file is called ``<name>.symbols.json``.
+        """
         path = Path(path)
+        classes = {"symbols": list(self.symbols), "blank": self.blank}
         columns: dict[str, np.ndarray] = {
             "ids": _text_array(self.ids),
+            _CLASSES: np.array(json.dumps(classes)),
             "lengths": np.array([len(scores) for scores in self.log_probs], dtype=np.int64),
             "log_probs": np.concatenate(
                 [np.zeros((0, len(self.symbols)), np.float32), *self.log_probs], dtype=np.float32, casting="same_kind"
@@ -114,7 +120,17 @@ class Emissions:
                 columns[name] = _text_array(getattr(self, name))
         with replacing(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, allow_pickle=False, **columns)
-        write_json(path.with_name(SYMBOLS), {"symbols": list(self.symbols), "blank": self.blank})
+        beside = path.with_name(SYMBOLS)
+        if beside.exists() and not self._are_named_in(beside):
+            beside = path.with_suffix(f".{SYMBOLS}")
+        write_json(beside, classes)
+
+    def _are_named_in(self, path: Path) -> bool:
+        """Whether a symbols file holds the classes of these emissions."""
+        try:
+            return read_symbols(path) == (self.symbols, self.blank)
+        except FadaError:
+            return False
 
     @classmethod
     def load(
@@ -125,13 +141,17 @@ class Emissions:
         Args:
             path: the .npz file.
             symbols: JSON file: a list with the text of each class, or ``{"symbols": [...], "blank": 0}``;
-                ``symbols.json`` beside `path` by default.
-            blank: class of the blank, if the symbols file does not say (0).
+                by default those stored in `path`, else ``symbols.json`` beside it.
+            blank: class of the blank, if neither says (0).
         """
         path = Path(path)
         columns = _read_npz(path)
-        names, found_blank = read_symbols(symbols or path.with_name(SYMBOLS))
-        if all(name in columns for name in _PACKED) and columns["lengths"].ndim == 1:
+        packed = all(name in columns for name in _PACKED) and columns["lengths"].ndim == 1
+        stored = _classes(str(columns[_CLASSES]), path) if packed and _CLASSES in columns else None
+        if stored and symbols and read_symbols(symbols)[0] != stored[0]:
+            raise FadaError(f"{symbols}: not the classes that {path} was written with. Leave --symbols out.")
+        names, found_blank = stored or read_symbols(symbols or path.with_name(SYMBOLS))
+        if packed:
             ids, scores = _unpack(columns, path)
             optional = {name: columns[name].astype(str).tolist() if name in columns else None for name in _OPTIONAL}
         else:
@@ -183,10 +203,18 @@ def read_symbols(path: str | os.PathLike[str]) -> tuple[tuple[str, ...], int]:
     """The classes of a model and the index of its blank, from a symbols file."""
     path = Path(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FadaError(f"{path}: no such file. It lists the text of each class; name it with --symbols.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise FadaError(f"{path}: not a JSON file: {error}") from None
+    return _classes(text, path)
+
+
+def _classes(text: str, path: Path) -> tuple[tuple[str, ...], int]:
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
         raise FadaError(f"{path}: not a JSON file: {error}") from None
     values, blank = (document.get("symbols"), document.get("blank", 0)) if isinstance(document, dict) else (document, 0)
     if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
@@ -213,7 +241,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise FadaError(f"{path}: no such file. Make one with: fada emit") from None
     except FadaError:
         raise
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, KeyError, *BROKEN_ARCHIVE) as error:
         if "pickle" in str(error):
             raise FadaError(f"{path}: holds pickled objects, which are never loaded. Save plain arrays.") from None
         raise FadaError(f"{path}: not a readable .npz file ({error}).") from None

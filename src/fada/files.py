@@ -2,24 +2,39 @@
 
 import json
 import os
-import tempfile
+import secrets
+import stat
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""What reading a damaged zip file, such as ``.npz``, raises besides OSError, ValueError and KeyError."""
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`; rename it over `path` when the block ends without an error."""
-    path = Path(path)
+    """Yield a temporary path in the folder of `path`; rename it over `path` when the block ends without an error.
+
+    What is written is on disk before the renaming. A link stays a link, and its file is replaced; the file keeps its
+    mode, a new one gets that of the user's mask. What is no file, such as a pipe, is yielded itself.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        yield Path(path)
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
-        temporary.chmod(0o644)
+        with temporary.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        if path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from fada.errors import FadaError
-from fada.files import replacing
+from fada.files import BROKEN_ARCHIVE, replacing
 from fada.targets import CharDistribution
 from fada.text import TextNormalizer
 
@@ -346,7 +346,7 @@ class CharNgram:
                 model = cls(components, header["weights"])
         except FileNotFoundError:
             raise FadaError(f"{path}: no such file, expected a language model written by CharNgram.save().") from None
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except (OSError, ValueError, KeyError, TypeError, *BROKEN_ARCHIVE) as error:
             raise FadaError(f"{path}: not a language model written by CharNgram.save() ({error}).") from None
         for component in components:
             _check(component, path)

@@ -1,14 +1,14 @@
 """Transcribing many lines: batch by batch into a journal, so that an interruption loses nothing and repeats nothing.
 
 The journal is a JSON Lines file beside the output. Its first line says what the job is (model, weights, targets);
-every further line is one finished line of text, or one that could not be read and why. When all lines are in it, the
-output is written from it and the journal is removed.
+every further line is one finished line of text with its domain, or one that could not be read and why. When all lines
+are in it, the output is written from it and the journal is removed.
 """
 
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,8 +17,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fada.data.lines import Line, LineSet
-from fada.data.writers import Provenance, Transcription, write_transcriptions
+from fada.data.writers import FORMATS, Provenance, Transcription, write_transcriptions
 from fada.errors import FadaError
+from fada.models import is_model_folder, resolve
 from fada.progress import progress_bar
 from fada.tuned import Knowledge, Weights, decode_emissions
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fada.models.recognizer import CTCRecognizer, Recognizer
 
 Row = dict[str, Any]
-"""One finished line in the journal: `id` and either `text` with its score parts, or `error`."""
+"""One finished line in the journal: `id`, `domain`, and either `text` with its score parts, or `error`."""
 
 
 class Journal:
@@ -36,17 +37,18 @@ class Journal:
     Args:
         path: the file; continued if it is there.
         job: what decides the result. A journal of another job is refused, never mixed in.
+        restart: forget what is there.
     """
 
-    def __init__(self, path: Path, job: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, job: Mapping[str, Any], *, restart: bool = False) -> None:
         self.path = path
         self.rows: dict[str, Row] = {}
         self._stream: TextIO | None = None
         self._job = dict(job)
-        self._keep = self._read() if path.exists() else 0
+        self._restart = restart
 
     def _read(self) -> int:
-        """Take in a journal that is there; returns the length of its readable part in bytes."""
+        """Take in what is there; returns the length of its readable part in bytes."""
         good = 0
         with self.path.open("rb") as stream:
             for number, raw in enumerate(stream):
@@ -57,10 +59,7 @@ class Journal:
                 if not isinstance(row, dict):
                     break  # the interruption fell into this line: it is transcribed again
                 if number == 0 and row != json.loads(json.dumps(self._job)):
-                    raise FadaError(
-                        f"{self.path}: an unfinished job with other settings is here. Repeat it with the same settings "
-                        "to finish it, choose another output, or start over with --restart."
-                    )
+                    raise self._other_job("with other settings")
                 if number > 0:
                     self.rows[row["id"]] = row
                 good += len(raw)
@@ -68,16 +67,37 @@ class Journal:
 
     def __enter__(self) -> "Journal":
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._keep:
-            os.truncate(self.path, self._keep)
-        self._stream = self.path.open("a", encoding="utf-8", newline="\n")
-        if not self._keep:
-            self._write([self._job])
+        self._stream = self.path.open("a", encoding="utf-8", errors="surrogatepass", newline="\n")
+        try:
+            if not _locked(self._stream):
+                raise FadaError(
+                    f"{self.path}: another process is writing the same output. Wait for it, or choose another output."
+                )
+            keep = 0 if self._restart else self._read()
+            self._stream.truncate(keep)
+            if not keep:
+                self._write([self._job])
+        except BaseException:
+            self._stream.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._stream:
             self._stream.close()
+
+    def has(self, line: Line) -> bool:
+        """Whether the line is done; one that was done for another domain is refused like any other setting."""
+        row = self.rows.get(line.id)
+        if row is not None and row["domain"] != line.domain:
+            raise self._other_job(f"in which {line.id!r} is of the domain {row['domain']!r}, not {line.domain!r},")
+        return row is not None
+
+    def _other_job(self, which: str) -> FadaError:
+        return FadaError(
+            f"{self.path}: an unfinished job {which} is here. Repeat it with the same settings to finish it, choose "
+            "another output, or start over with --restart."
+        )
 
     def append(self, rows: Iterable[Row]) -> None:
         """Record finished lines; they are on disk when this returns."""
@@ -91,6 +111,21 @@ class Journal:
         self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         self._stream.flush()
         os.fsync(self._stream.fileno())
+
+
+def _locked(stream: TextIO) -> bool:
+    """Lock an open file until it is closed; False if another process has done so. Nothing is locked on Windows."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 @dataclass(frozen=True)
@@ -143,20 +178,26 @@ def transcribe(
     knowledge.check(weights)
     out = Path(out)
     started = time.monotonic()
-    job = {"model": model_name, "targets": targets_name, "source": lines.name, "weights": weights.model_dump()}
-    path = out.with_name(f".{out.name}.journal")
-    if restart:
-        path.unlink(missing_ok=True)
-    notes: list[str] = []
-    with Journal(path, job) as journal:
+    job = {
+        "model": model_name,
+        "model_files": _weight_files(model_name),
+        "targets": targets_name,
+        "knowledge": knowledge.fingerprint(),
+        "source": lines.name,
+        "weights": weights.model_dump(),
+    }
+    whole = Path(os.path.abspath(out))
+    path = whole.with_name(f".{whole.name}.journal")
+    _check_output(lines, out, format)
+    with Journal(path, job, restart=restart) as journal:
         resumed = len(journal.rows)
-        for rows in _read_batches(recognizer, lines, weights, knowledge, journal.rows, batch_size):
+        for rows in _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size):
             journal.append(rows)
-        notes += [str(skipped) for skipped in lines.skipped]
+        notes = [*map(str, lines.skipped), *lines.notes]
         if resumed:
             notes.append(f"{resumed} lines were already done")
         files = _write(lines, journal.rows, out, format, weights, model_name, targets_name)
-    path.unlink()
+    path.unlink(missing_ok=True)
     failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
     done = len(journal.rows) - len(failed)
     return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
@@ -170,7 +211,7 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
         raise FadaError("only CTC models have emissions; use `fada transcribe` for this one.")
     parts: list[Emissions] = []
     failed: list[str] = []
-    for batch in _batches(lines, {}, batch_size, "emitting"):
+    for batch in _batches(lines, lambda line: False, batch_size, "emitting"):
         for readable, _, error in _in_parts(batch, lambda b: recognizer.emit(b, batch_size=batch_size)):
             if error is None:
                 parts.append(readable)
@@ -182,14 +223,46 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
     return Emissions.concatenate(parts), failed
 
 
-def _batches(lines: LineSet, done: Mapping[str, Row], size: int, title: str) -> Iterator[list[Line]]:
+def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
+    """Refuse, before any line is read, what could not be written at the end."""
+    ending = out.suffix.lower().removeprefix(".")
+    chosen = format or ("same" if ending in ("", "xml") else ending)
+    if chosen not in FORMATS:
+        raise FadaError(f"{out}: format {chosen!r} is not known; there are: {', '.join(FORMATS)}.")
+    if chosen in ("tsv", "csv", "jsonl", "parquet") and out.is_dir():
+        raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
+    if chosen != "same":
+        return
+    from fada.data.xml import PageCrop
+
+    line = next(iter(lines), None)
+    if line is not None and not (isinstance(line.image, PageCrop) and line.image.xml):
+        raise FadaError(
+            f"{line.id}: the line does not come from an ALTO or PAGE file, so there is none to put the text back into. "
+            "Give --out a file such as out.tsv, or choose another --format: alto, page, pairs, txt."
+        )
+
+
+def _weight_files(model: str) -> list[tuple[str, int, int]]:
+    """Name, size and time of change of the weights in a model or run folder; none for a name of the hub."""
+    folder = Path(resolve(model))
+    if not model or not is_model_folder(folder):
+        return []
+    files = (
+        path for place in ("", "model/") for kind in ("safetensors", "bin") for path in folder.glob(f"{place}*.{kind}")
+    )
+    stats = ((path.relative_to(folder).as_posix(), path.stat()) for path in files)
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+def _batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str) -> Iterator[list[Line]]:
     """Batches of the lines that are not done, with a progress bar that shows lines per second."""
     with progress_bar() as progress:
         task = progress.add_task(title, total=lines.expected, completed=0)
         rest = iter(lines)
         started, finished = time.monotonic(), 0
         while batch := list(islice(rest, size)):
-            todo = [line for line in batch if line.id not in done]
+            todo = [line for line in batch if not done(line)]
             if todo:
                 yield todo
                 finished += len(todo)
@@ -214,7 +287,7 @@ def _read_batches(
     lines: LineSet,
     weights: Weights,
     knowledge: Knowledge,
-    done: Mapping[str, Row],
+    done: Callable[[Line], bool],
     batch_size: int,
 ) -> Iterator[list[Row]]:
     reader = _ctc_rows if recognizer.kind == "ctc" else _generated_rows
@@ -225,7 +298,7 @@ def _read_batches(
                 rows += read
             else:
                 rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
-        yield rows
+        yield [{**row, "domain": line.domain} for line, row in zip(batch, rows, strict=True)]
 
 
 def _ctc_rows(recognizer: Any, batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:

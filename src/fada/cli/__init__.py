@@ -1,6 +1,7 @@
 """The command line: verbs over the library, no logic of their own. Heavy imports stay inside the command bodies."""
 
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -37,8 +38,16 @@ for _module in sorted(module.name for module in pkgutil.iter_modules(__path__) i
     importlib.import_module(f"{__name__}.{_module}").register(app)
 
 
+def _write_any_character() -> None:
+    """Output is UTF-8 in files and pipes; a terminal shows a question mark for what it cannot show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
 def main() -> None:
     """Entry point: 0 done, 1 a failure of ours, 2 the user's mistake, 3 a threshold missed, 130 interrupted."""
+    _write_any_character()
     try:
         app(standalone_mode=True)
     except FadaError as error:

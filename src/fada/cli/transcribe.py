@@ -19,6 +19,8 @@ _IMAGE_COLUMN = typer.Option(None, "--image-column", help="Column that holds the
 _AUDIO_COLUMN = typer.Option(None, "--audio-column", help="Column that holds the sound.")
 _SPLIT = typer.Option(None, "--split", help="Read this split only.")
 _IMAGES = typer.Option(None, "--images", help="Folder with the page images, if not where the XML says.")
+_OUTSIDE = typer.Option(False, "--allow-outside", help="Follow paths that leave the source's folder.")
+_ENCODING = typer.Option(None, "--encoding", help="Of manifests and .gt.txt, if not UTF-8.")
 _BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 _THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
@@ -48,6 +50,8 @@ def transcribe(
     audio_column: str | None = _AUDIO_COLUMN,
     split: str | None = _SPLIT,
     images: Path | None = _IMAGES,
+    allow_outside: bool = _OUTSIDE,
+    encoding: str | None = _ENCODING,
     lam: float | None = typer.Option(
         None,
         "--lam",
@@ -119,6 +123,8 @@ def emit(
     audio_column: str | None = _AUDIO_COLUMN,
     split: str | None = _SPLIT,
     images: Path | None = _IMAGES,
+    allow_outside: bool = _OUTSIDE,
+    encoding: str | None = _ENCODING,
     batch_size: int = _BATCH,
     threads: int | None = _THREADS,
 ) -> None:
@@ -183,7 +189,7 @@ def _decoder(
 
 
 def _source(values: dict[str, Any]) -> dict[str, Any]:
-    names = "domain domain_column domain_from image_column audio_column split images"
+    names = "domain domain_column domain_from image_column audio_column split images allow_outside encoding"
     return {name: values[name] for name in names.split()}
 
 

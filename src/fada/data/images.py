@@ -15,8 +15,12 @@ from fada.errors import FadaError
 
 ImageSource = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
 
-MAX_PIXELS = 200_000_000
-"""Images with more pixels are refused before they are decoded; a page at 600 dpi on A2 has 139 million."""
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "JPEG2000", "PPM")
+"""What images may be, whatever their names say; others, such as PostScript, would start programs to be decoded."""
+
+MAX_PIXELS = 178_956_970
+"""Images with more pixels are refused before they are decoded: as many as Pillow opens; a page at 600 dpi on A2 has
+139 million."""
 
 MIN_WIDTH = 16
 MAX_WIDTH = 16_384
@@ -24,15 +28,18 @@ MAX_WIDTH = 16_384
 _LEAST_CONTRAST = 48.0  # grey levels; below it a blank line would have its paper grain stretched into "ink"
 
 
-def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where: str | None = None) -> Image.Image:
+def load_line_image(
+    source: ImageSource, *, max_pixels: int = MAX_PIXELS, where: str | None = None, upright: bool = True
+) -> Image.Image:
     """Open an image as grey (mode ``L``, 0 black to 255 white).
 
-    Orientation tags are obeyed, transparency is laid on white, 16-bit grey is scaled to 8 bits.
+    Transparency is laid on white, 16-bit grey is scaled to 8 bits.
 
     Args:
         source: path, encoded bytes, binary file object, or an image already open.
         max_pixels: width times height that is refused; checked on the header, before any pixel is decoded.
         where: how errors name the image; the path, if there is one, by default.
+        upright: obey an orientation tag; otherwise the image stays as it is stored.
 
     Raises:
         FadaError: the image is missing, empty, broken, cut off, too large, or not an image at all.
@@ -45,7 +52,7 @@ def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where:
             _check_size(image, max_pixels, where)
             if image.format == "JPEG":
                 image.draft("L", image.size)
-            return _to_grey(ImageOps.exif_transpose(image))
+            return _to_grey(ImageOps.exif_transpose(image) if upright else image)
     except FadaError:
         raise
     except FileNotFoundError:
@@ -55,7 +62,7 @@ def load_line_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS, where:
             f"{where}: the image is too large to open safely ({error}). Scale it down or cut it into lines."
         ) from None
     except UnidentifiedImageError:
-        raise FadaError(f"{where}: not an image in a known format (PNG, JPEG, TIFF, ...).") from None
+        raise FadaError(f"{where}: not an image in a known format ({', '.join(FORMATS)}).") from None
     except MemoryError:
         raise FadaError(f"{where}: not enough memory to decode the image. Scale it down.") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error, ... on broken data
@@ -68,14 +75,14 @@ def _open(source: ImageSource, where: str) -> Image.Image:
     if isinstance(source, bytes | bytearray | memoryview):
         if len(source) == 0:
             raise FadaError(f"{where}: the image is empty (0 bytes).")
-        return Image.open(io.BytesIO(source))
+        return Image.open(io.BytesIO(source), formats=FORMATS)
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
             raise FadaError(f"{where}: a folder, expected an image file.")
         if path.exists() and path.stat().st_size == 0:
             raise FadaError(f"{where}: the image is empty (0 bytes).")
-    return Image.open(source)
+    return Image.open(source, formats=FORMATS)
 
 
 def _check_size(image: Image.Image, max_pixels: int, where: str) -> None:

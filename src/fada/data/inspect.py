@@ -184,6 +184,8 @@ def line_size(line: Line) -> tuple[int, int]:
     """Width and height of a line's image in pixels, from its header where there is one."""
     from PIL import Image
 
+    from fada.data.images import FORMATS
+
     if isinstance(line.image, PageCrop):
         left, top, right, bottom = line.image.box
         return right - left, bottom - top
@@ -194,7 +196,8 @@ def line_size(line: Line) -> tuple[int, int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(line.image) if isinstance(line.image, bytes) else line.image) as image:
+            source = io.BytesIO(line.image) if isinstance(line.image, bytes) else line.image
+            with Image.open(source, formats=FORMATS) as image:
                 return image.size
     except Exception as error:  # Pillow raises almost anything on broken headers
         raise FadaError(f"{line.source}: the image cannot be read ({error})") from None

@@ -30,6 +30,9 @@ Tree: TypeAlias = Any
 MAX_XML_BYTES = 64 * 2**20
 """Larger XML files are not read: a page has a few hundred kilobytes."""
 
+_FAR = 1e9
+"""Coordinates are not taken to lie further out than this, in any unit: larger numbers overflow."""
+
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NOT_XML = re.compile("[^\\t\\n\\r\\u0020-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*\?>\s*")
@@ -86,6 +89,7 @@ class PageCrop:
         region: id of the block that the line is in.
         line_id: id of the line in that file.
         grow: by how much of its height the outline is widened: so much upwards, 0.4 of it downwards and sideways.
+        upright: whether the page is turned as its orientation tag says; if not, it is used as it is stored.
     """
 
     page: Path
@@ -97,6 +101,7 @@ class PageCrop:
     region: str | None = None
     line_id: str = ""
     grow: float = 0.0
+    upright: bool = True
 
     @property
     def _margins(self) -> tuple[int, int]:
@@ -126,7 +131,8 @@ class PageCrop:
         from fada.data.images import paper_and_ink
 
         left, top = self.box[:2]
-        crop = _load_page(self.page, self.page.stat().st_mtime_ns if self.page.exists() else 0).crop(self.box)
+        changed = self.page.stat().st_mtime_ns if self.page.exists() else 0
+        crop = _load_page(self.page, changed, self.upright).crop(self.box)
         mask = Image.new("1", crop.size, 0)
         pen = ImageDraw.Draw(mask)
         up, aside = self._margins
@@ -140,10 +146,10 @@ class PageCrop:
 
 
 @lru_cache(maxsize=2)
-def _load_page(path: Path, changed: int) -> "Image.Image":
+def _load_page(path: Path, changed: int, upright: bool) -> "Image.Image":
     from fada.data.images import load_line_image
 
-    return load_line_image(path)
+    return load_line_image(path, upright=upright)
 
 
 # --- parsing ---------------------------------------------------------------------------------------------------------
@@ -154,8 +160,7 @@ def parse(data: bytes, name: str) -> Tree:
 
     Comments, processing instructions, the document type and character data sections are kept as they are.
     """
-    if len(data) > MAX_XML_BYTES:
-        raise FadaError(f"{name}: {len(data):,} bytes, more than the limit of {MAX_XML_BYTES:,} for an XML file")
+    _check_bytes(len(data), name)
     if not data.strip():
         raise FadaError(f"{name}: the file is empty")
     parser = etree.XMLParser(
@@ -180,6 +185,11 @@ def parse(data: bytes, name: str) -> Tree:
     if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
         raise FadaError(f"{name}: the file declares entities, which are not read (a risk: they can grow or reach out)")
     return tree
+
+
+def _check_bytes(size: int, name: str) -> None:
+    if size > MAX_XML_BYTES:
+        raise FadaError(f"{name}: {size:,} bytes, more than the limit of {MAX_XML_BYTES:,} for an XML file")
 
 
 def local_name(element: Element) -> str:
@@ -208,8 +218,14 @@ def points(text: str | None) -> tuple[Point, ...]:
     """Points in any of the notations in use: `x,y x,y`, `x y x y`, `x,y,x,y`, with or without decimals."""
     values = [float(number) for number in _NUMBER.findall(text or "")]
     return tuple(
-        (x, y) for x, y in zip(values[::2], values[1::2], strict=False) if math.isfinite(x) and math.isfinite(y)
+        (_between(x, -_FAR, _FAR), _between(y, -_FAR, _FAR))
+        for x, y in zip(values[::2], values[1::2], strict=False)
+        if math.isfinite(x) and math.isfinite(y)
     )
+
+
+def _between(value: float, least: float, most: float) -> float:
+    return max(least, min(value, most))
 
 
 def number(text: str | None) -> float | None:
@@ -330,6 +346,8 @@ def _owners(parts: Sequence[str], slots: Sequence[str], joiner: str) -> list[int
 def outline(line: XmlLine, page_size: Point, scale: Point, line_height: float) -> tuple[Point, ...]:
     """The outline of a line in pixels of the page image: its polygon, else its box, else a band around its baseline.
 
+    Points further out than one page beside the page are moved there.
+
     Args:
         page_size: of the image in pixels.
         scale: pixels per unit, across and down.
@@ -350,8 +368,14 @@ def outline(line: XmlLine, page_size: Point, scale: Point, line_height: float) -
                 f"({page_size[0]:.0f} x {page_size[1]:.0f} pixels)"
             )
         else:
-            return pixels
+            return _near(pixels, page_size)
     raise FadaError(reason)
+
+
+def _near(shape: Iterable[Point], page_size: Point) -> tuple[Point, ...]:
+    """Points on the page, or at most one page beside it."""
+    width, height = page_size
+    return tuple((_between(x, -width, 2 * width), _between(y, -height, 2 * height)) for x, y in shape)
 
 
 def _shapes(line: XmlLine, height: float) -> Iterator[tuple[Point, ...]]:
@@ -384,19 +408,18 @@ def _line_height(lines: Iterable[XmlLine], scale: float, page_height: float) -> 
 # --- images ----------------------------------------------------------------------------------------------------------
 
 
-def image_size(path: Path) -> tuple[int, int, float | None]:
-    """Width, height and dots per inch (None if unknown) of an image, from its header."""
+def image_size(path: Path) -> tuple[int, int, float | None, bool]:
+    """From an image's header: width and height as stored, dots per inch, and whether its tag lays it on its side."""
     from PIL import Image
 
-    from fada.data.images import MAX_PIXELS
+    from fada.data.images import FORMATS, MAX_PIXELS
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            with Image.open(path, formats=FORMATS) as image:
                 (width, height), dpi = image.size, image.info.get("dpi")
-                if image.getexif().get(0x0112) in (5, 6, 7, 8):  # turned by 90 degrees when it is loaded
-                    width, height = height, width
+                sideways = image.getexif().get(0x0112) in (5, 6, 7, 8)
     except Image.DecompressionBombError as error:
         raise FadaError(f"the page image {path.name} is too large to open safely ({error})") from None
     except Exception as error:  # Pillow raises almost anything on broken headers
@@ -404,7 +427,7 @@ def image_size(path: Path) -> tuple[int, int, float | None]:
     if width * height > MAX_PIXELS:
         raise FadaError(f"the page image {path.name} has {width:,} x {height:,} pixels, more than {MAX_PIXELS:,}")
     resolution = number(str(dpi[0])) if isinstance(dpi, tuple) and dpi else None
-    return width, height, resolution if resolution and resolution > 1 else None
+    return width, height, resolution if resolution and resolution > 1 else None, sideways
 
 
 def find_image(names: Sequence[str], xml: Path, base: Base, images: Path | None) -> Path:
@@ -459,6 +482,7 @@ def open_xml(source: Path, files: list[Path], options: Options) -> LineSet:
             try:
                 if not base.holds(file):
                     raise FadaError("a link out of the folder; allow it with allow_outside (--allow-outside)")
+                _check_bytes(file.stat().st_size, name)
                 tree = parse(file.read_bytes(), name)
                 pages = read_pages(tree, name)
             except (FadaError, OSError) as error:
@@ -493,7 +517,7 @@ def page_lines(
         log.skip(name, problem)
     image: Path | None = None
     missing: FadaError | None = None
-    scale, size = (1.0, 1.0), (0, 0)
+    scale, size, upright = (1.0, 1.0), (0, 0), True
     try:
         image = find_image(page.image_names, file, base, options.images)
     except FadaError as error:
@@ -506,7 +530,7 @@ def page_lines(
         try:
             if image is None:
                 raise missing or FadaError("no page image")
-            size, scale = _scale(page, image, name, log)
+            size, scale, upright = _scale(page, image, name, log)
         except FadaError as error:
             for line in page.lines:
                 log.skip(f"{name}#{line.id}", str(error), "page image cannot be used")
@@ -521,8 +545,10 @@ def page_lines(
             except FadaError as error:
                 log.skip(source, str(error), "outline cannot be used")
                 continue
-            baseline = tuple((x * scale[0], y * scale[1]) for x, y in line.baseline)
-            crop = PageCrop(image, size, polygon, baseline, file, line.index, line.region, line.id, options.grow)
+            baseline = _near(((x * scale[0], y * scale[1]) for x, y in line.baseline), size)
+            crop = PageCrop(
+                image, size, polygon, baseline, file, line.index, line.region, line.id, options.grow, upright
+            )
         extra: dict[str, Any] = {"page": PurePosixPath(name).stem, "line_id": line.id}
         if line.region:
             extra["region"] = line.region
@@ -538,22 +564,35 @@ def page_lines(
         )
 
 
-def _scale(page: XmlPage, image: Path, name: str, log: Log) -> tuple[tuple[int, int], Point]:
-    """The image's size, and pixels per unit of the file across and down."""
-    width, height, dpi = image_size(image)
+def _scale(page: XmlPage, image: Path, name: str, log: Log) -> tuple[tuple[int, int], Point, bool]:
+    """The image's size, pixels per unit of the file across and down, and whether the image is to be turned upright."""
+    width, height, dpi, sideways = image_size(image)
+    as_stored = sideways and _same_size(page, (width, height)) and not _same_size(page, (height, width))
+    if as_stored:
+        log.note(f"{name}: its outlines fit {image.name} as it is stored, not turned as its orientation tag says.")
+    elif sideways:
+        width, height = height, width
+    size, upright = (width, height), not as_stored
     if page.size is not None and page.size[0] > 0 and page.size[1] > 0:
         scale = (width / page.size[0], height / page.size[1])
-        differs = max(abs(width - page.size[0]), abs(height - page.size[1])) > 1
+        differs = not _same_size(page, size)
         if page.unit == "pixel" and differs:
             log.note(
                 f"{name}: the page is {page.size[0]:g} x {page.size[1]:g}, its image {width} x {height} pixels; "
                 f"outlines are scaled by {scale[0]:.3f} across and {scale[1]:.3f} down."
             )
-        return (width, height), scale if differs or page.unit != "pixel" else (1.0, 1.0)
+        return size, scale if differs else (1.0, 1.0), upright
     if page.unit == "pixel":
-        return (width, height), (1.0, 1.0)
+        return size, (1.0, 1.0), upright
     if dpi is None or page.unit not in _PER_INCH:
         raise FadaError(
             f"coordinates are in {page.unit}, but neither the page's size nor the resolution of {image.name} is known"
         )
-    return (width, height), (dpi / _PER_INCH[page.unit],) * 2
+    return size, (dpi / _PER_INCH[page.unit],) * 2, upright
+
+
+def _same_size(page: XmlPage, size: tuple[int, int]) -> bool:
+    """Whether the file gives the page this size in pixels, give or take one."""
+    if page.size is None or page.unit != "pixel":
+        return False
+    return max(abs(page.size[0] - size[0]), abs(page.size[1] - size[1])) <= 1

@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from fada.data.images import MAX_WIDTH, MIN_WIDTH
+
 _INK_SPREAD = 3.4  # half the crop, in mean distances of the ink from the centre line: keeps accents and tails
 
 
@@ -34,7 +36,7 @@ def straighten(grey: NDArray[np.uint8], height: int, aspect: float = 1.0) -> NDA
         aspect: width of the result relative to an undistorted one.
 
     Returns:
-        (height, width) uint8, dark on white.
+        (height, width) uint8, dark on white; a line that would be wider than `MAX_WIDTH` is squeezed to it.
     """
     ink = ink_of(grey)
     rows, columns = ink.shape
@@ -46,7 +48,7 @@ def straighten(grey: NDArray[np.uint8], height: int, aspect: float = 1.0) -> NDA
     spread = float((distance * near).sum() / near.sum()) if near.any() else rows / 8
     half = float(np.clip(_INK_SPREAD * spread, 0.28 * rows, 0.5 * rows))
     shrink = 2 * half / height
-    width = max(16, round(columns * aspect / shrink))
+    width = min(max(MIN_WIDTH, round(columns * aspect / shrink)), MAX_WIDTH)
     across = (np.arange(width) + 0.5) * columns / width - 0.5
     down = ((np.arange(height) + 0.5) / height * 2 - 1) * half
     blur = (max(0.0, shrink - 1) / 2, max(0.0, columns / width - 1) / 2)  # against aliasing

@@ -75,9 +75,9 @@ def _load(
     max_seconds: float | None = None,
     language: str | None = None,
 ) -> Recognizer:
-    path = Path(resolve(name))
-    if (path / "model" / "config.json").is_file():
-        path = path / "model"
+    path = resolve(name)  # a name of the hub stays as it is written: it has forward slashes on every system
+    if (Path(path) / "model" / "config.json").is_file():
+        path = Path(path) / "model"
     config = configuration(path)
     kind = config.get("model_type")
     options: dict[str, Any] = {
