@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def decode(
     emissions: Path = typer.Argument(..., help="The .npz file of log-probabilities."),
     symbols: Path | None = typer.Option(
-        None, "--symbols", help="Text of each class; symbols.json beside it by default."
+        None, "--symbols", help="Text of each class; by default those in the file, else symbols.json beside it."
     ),
     blank: int | None = typer.Option(None, "--blank", min=0, help="Class of the blank, if the symbols do not say. [0]"),
     targets: Path | None = typer.Option(None, "--targets", help="Target file."),
