@@ -12,7 +12,7 @@ from lxml import etree
 
 import fada
 import xml_pages
-from fada.data.lines import Line, LineSet, read_lines
+from fada.data.lines import Line, LineSet, column_names, read_lines
 from fada.data.writers import Provenance, Transcription, convert, safe_name, write_transcriptions
 from fada.errors import FadaError
 
@@ -350,3 +350,21 @@ def test_pairs_keep_text_and_image_and_cannot_leave_their_folder(tmp_path):
 def test_safe_names_stay_inside(name):
     parts = safe_name(name).split("/")
     assert all(part and part not in (".", "..") and "\\" not in part and "\0" not in part for part in parts)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_the_lines_own_fields_win_over_further_columns_of_their_name(tmp_path, ending):
+    (tmp_path / "m.csv").write_text("text,transcription,domain,century\nNORM,diplomatic,wrong,13\n", encoding="utf-8")
+    lines = read_lines(tmp_path / "m.csv", text_column="transcription", domain_column="century")
+    convert(lines, tmp_path / f"out.{ending}")
+    line = next(iter(read_lines(tmp_path / f"out.{ending}")))
+    assert (line.text, line.domain) == ("diplomatic", "13")
+    assert (line.extra["text~source"], line.extra["domain~source"], line.extra["century"]) == ("NORM", "wrong", "13")
+
+
+@given(st.lists(st.sampled_from(["text", "text~source", "text~source~source", "x"]), unique=True))
+def test_no_two_columns_get_one_name(further):
+    names = column_names(("text",), further)
+    assert list(names) == further
+    assert len({"text", *names.values()}) == len(further) + 1
+    assert names.get("x", "x") == "x"

@@ -6,7 +6,7 @@ columns are kept in `extra`. :func:`read_lines` reads every supported format int
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -321,6 +321,24 @@ def write_parquet(
     from fada.data import parquet
 
     return parquet.write_parquet(lines, path, licence=licence, citation=citation)
+
+
+def column_names(own: Collection[str], further: Collection[str]) -> dict[str, str]:
+    """The names that further columns are written under: their own, `text~source` for `text` where a line has a `text`.
+
+    Args:
+        own: names of the columns for the line's own fields, which win.
+        further: names of the further columns.
+    """
+    taken = {*own, *further}
+    names: dict[str, str] = {}
+    for name in further:
+        new = name
+        while new in own or (new != name and new in taken):
+            new += "~source"
+        names[name] = new
+        taken.add(new)
+    return names
 
 
 def with_extra(line: Line, **columns: Any) -> Line:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fada
-from fada.data.lines import Line, LineSet, Log, PathLike
+from fada.data.lines import Line, LineSet, Log, PathLike, column_names
 from fada.data.readers import SPLITS, Base, Columns, Options, canonical_split, split_of
 from fada.errors import FadaError
 from fada.files import replacing
@@ -313,7 +313,7 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
         splits[line.split or "train"] = None
         fixed |= {name for name in ("image", "audio", "domain") if getattr(line, name) is not None}
         for key, value in line.extra.items():
-            if value is None or key in _FIXED:
+            if value is None:
                 types.setdefault(key, pa.null())
                 continue
             try:
@@ -326,8 +326,6 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
             elif known != found:
                 numeric = all(pa.types.is_floating(one) or pa.types.is_integer(one) for one in (known, found))
                 types[key] = pa.float64() if numeric else pa.string()
-    for key in _FIXED:
-        types.pop(key, None)
     if first is not None:
         fixed |= {name for name in ("image", "audio") if getattr(first, name) is not None}
     return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, fixed, list(splits)
@@ -335,7 +333,7 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
 
 def _schema(extra: Mapping[str, pa.DataType], fixed: set[str], licence: str | None, citation: str | None) -> pa.Schema:
     kinds = {name: _MEDIA if name in ("image", "audio") else pa.string() for name in _FIXED if name in fixed}
-    fields = [*kinds.items(), *extra.items()]
+    fields = [*kinds.items(), *((name, extra[key]) for key, name in column_names(_FIXED, extra).items())]
     info: dict[str, Any] = {"features": {name: _feature(name, kind) for name, kind in fields}}
     info |= {key: value for key, value in (("license", licence), ("citation", citation)) if value}
     made = {"made_by": f"fada {fada.__version__}", "licence": licence, "citation": citation}
@@ -361,9 +359,9 @@ def _feature(name: str, kind: pa.DataType) -> Any:
 
 def _row(line: Line, extra: Mapping[str, pa.DataType], fixed: set[str]) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(line, name) for name in ("text", "domain", "id") if name in fixed}
-    for key, kind in extra.items():
-        value = line.extra.get(key)
-        row[key] = value if value is None or not pa.types.is_string(kind) else str(value)
+    for key, name in column_names(_FIXED, extra).items():
+        value, kind = line.extra.get(key), extra[key]
+        row[name] = value if value is None or not pa.types.is_string(kind) else str(value)
     for kind in ("image", "audio"):
         if kind in fixed:
             row[kind] = _encoded(line, kind)

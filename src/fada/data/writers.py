@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, TextIO
 
 import fada
-from fada.data.lines import Line, LineSet, PathLike
+from fada.data.lines import Line, LineSet, PathLike, column_names
 from fada.data.pairs import GT_SUFFIX
 from fada.data.readers import IMAGE_SUFFIXES
 from fada.errors import FadaError
@@ -182,15 +182,15 @@ def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str)
 
 
 def _columns(result: Transcription) -> dict[str, Any]:
-    line = result.line
-    return {
+    line, extra = result.line, dict(result.extra)
+    own = {
         "id": result.id,
         "text": result.text,
-        "confidence": result.confidence,
+        "confidence": extra.pop("confidence", None) if result.confidence is None else result.confidence,
         "domain": None if line is None else line.domain,
         "source": None if line is None else line.source,
-        **result.extra,
     }
+    return own | {new: extra[name] for name, new in column_names(own, extra).items()}
 
 
 _TABLES: Mapping[str, Callable[[Iterable[Transcription], TextIO], None]] = {
