@@ -13,7 +13,7 @@ from lxml import etree
 import fada
 import xml_pages
 from fada.data.lines import Line, LineSet, column_names, read_lines
-from fada.data.writers import Provenance, Transcription, convert, safe_name, write_transcriptions
+from fada.data.writers import FileNames, Provenance, Transcription, convert, write_transcriptions
 from fada.errors import FadaError
 
 MADE_BY = Provenance(model="crnn-greek", target="targets.json: 13", lam=0.35, created="2025-01-01T00:00:00+00:00")
@@ -298,10 +298,32 @@ def test_text_file_has_a_line_for_each_result(tmp_path):
     assert json.loads(written[1].read_text(encoding="utf-8"))["model"] == "crnn-greek"
 
 
-def test_text_folder_has_a_file_for_each_page(tmp_path):
-    write_transcriptions(RESULTS, tmp_path / "out", "txt")
-    assert (tmp_path / "out" / "a.txt").read_text(encoding="utf-8").splitlines() == PLAIN[:2]
-    assert (tmp_path / "out" / "b.txt").read_text(encoding="utf-8") == "\n"
+PAGE_TEXTS = ["", "first line", "second line"]
+
+
+def two_pages(tmp_path) -> LineSet:
+    """The lines of two pages of the same name in two folders."""
+    return read_lines([xml_pages.write_example(tmp_path / folder, "page2013") for folder in ("a", "b")])
+
+
+def test_text_folder_has_a_file_for_each_page_or_image(tmp_path):
+    lines = [*two_pages(tmp_path), Line("c#1", "one"), Line("c#2", "two")]
+    written = write_transcriptions(map(Transcription.of, lines), tmp_path / "out", "txt", provenance=MADE_BY)
+    assert [file.name for file in written] == ["page.txt", "page~2.txt", "c#1.txt", "c#2.txt", "provenance.json"]
+    texts = [file.read_text(encoding="utf-8").splitlines() for file in written]
+    assert texts[:4] == [PAGE_TEXTS, PAGE_TEXTS, ["one"], ["two"]]
+    assert json.loads(written[-1].read_text(encoding="utf-8"))["model"] == "crnn-greek"
+
+
+@pytest.mark.parametrize("format", ["alto", "page"])
+def test_no_page_is_written_over_another(tmp_path, format):
+    lines = two_pages(tmp_path)
+    convert(lines, tmp_path / "new", format)
+    texts = sorted(PAGE_TEXTS * 2)
+    assert sorted(line.text or "" for line in read_lines(tmp_path / "new", images=tmp_path / "a")) == texts
+    convert(lines, tmp_path / "lines.parquet")
+    convert(read_lines(tmp_path / "lines.parquet"), tmp_path / "single", format)
+    assert sorted(line.text or "" for line in read_lines(tmp_path / "single")) == texts
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
@@ -346,10 +368,27 @@ def test_pairs_keep_text_and_image_and_cannot_leave_their_folder(tmp_path):
     assert all(line.load_image().size == (200, 40) for line in again)
 
 
-@given(st.text(max_size=40))
-def test_safe_names_stay_inside(name):
-    parts = safe_name(name).split("/")
-    assert all(part and part not in (".", "..") and "\\" not in part and "\0" not in part for part in parts)
+def test_every_pair_has_files_of_its_own_and_is_read_back(tmp_path):
+    image = xml_pages.draw_page(tmp_path / "in.png", (60, 20))
+    ids = ["a:b", "a?b", "A_B", "x" * 150 + "1", "x" * 150 + "2", "α" * 140 + "1", "α" * 140 + "2", "caf\udce9"]
+    ids += [f"foo{ending}" for ending in ("", ".raw", ".bin", ".nrm", ".dew", ".png")]
+    lines = LineSet.of([Line(one, f"text {place}", image=image) for place, one in enumerate(ids)])
+    written = convert(lines, tmp_path / "out", "pairs")
+    again = read_lines(tmp_path / "out")
+    assert sorted(line.text for line in again) == sorted(line.text for line in lines)
+    assert not again.skipped
+    assert written[-1] == tmp_path / "out" / "provenance.json"
+
+
+@given(st.lists(st.text(st.characters() | st.sampled_from("aA:?/é~2")), max_size=6))
+def test_file_names_stay_inside_and_are_given_once(names):
+    given_out = FileNames()
+    found = [given_out.take(name) for name in names]
+    assert len({name.casefold() for name in found}) == len(names)
+    for part in (part for name in found for part in name.split("/")):
+        assert part not in ("", ".", "..")
+        assert not set(part) & set("\\\0:")
+        assert len(part.encode()) < 220
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])

@@ -47,7 +47,8 @@ def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
         for image in walk(folder):
             if image.suffix.lower() not in media:
                 continue
-            text_file = texts.get(image.parent / _stem(image)) or texts.get(image)
+            names = image.name.removesuffix(image.suffix), _stem(image), image.name
+            text_file = next((texts[image.parent / name] for name in names if image.parent / name in texts), None)
             if text_file is None:
                 if source.is_dir():
                     reason = f"no transcription {_stem(image)}{GT_SUFFIX}"

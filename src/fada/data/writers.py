@@ -1,9 +1,11 @@
 """Transcriptions written down: back into their ALTO or PAGE files, into new ones, or as text and tables."""
 
 import csv
+import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,7 +120,8 @@ def write_transcriptions(
         destination: a file for `txt`, `tsv`, `csv`, `jsonl`, `parquet`; a folder for `same`, `alto`, `page`, `pairs`
             (a folder for `txt` gets one file per page or image).
         format: one of :data:`FORMATS`; by default the ending of `destination`, and `same` for a folder.
-        provenance: recorded in the file where its format has a place, else in `<destination>.provenance.json`.
+        provenance: recorded in the file where its format has a place, else in `<destination>.provenance.json`, or
+            in `provenance.json` in the folder.
 
     Returns:
         The files written.
@@ -135,7 +138,7 @@ def write_transcriptions(
             writer(results, destination, provenance) if writer else _write_new(results, destination, provenance, chosen)
         )
     if chosen == "txt" and not ending:
-        return _write_text_files(results, destination)
+        return _write_text_files(results, destination, provenance)
     with _text_file(destination) as opened:
         _TABLES[chosen](results, opened)
     note = destination.with_name(f"{destination.name}.provenance.json")
@@ -201,14 +204,19 @@ _TABLES: Mapping[str, Callable[[Iterable[Transcription], TextIO], None]] = {
 }
 
 
-def _write_text_files(results: Iterable[Transcription], folder: Path) -> list[Path]:
-    texts: dict[Path, list[str]] = {}
-    for result in results:
-        page = result.id.partition("#")[0]
-        texts.setdefault(folder / f"{safe_name(page)}.txt", []).append(_one_line(result.text))
-    for file, lines in texts.items():
-        write_text(file, "".join(f"{line}\n" for line in lines))
-    return list(texts)
+def _write_text_files(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
+    names, written = FileNames(), []
+    for name, found in _by_page(results):
+        file = folder / f"{names.take(name)}.txt"
+        write_text(file, "".join(f"{_one_line(result.text)}\n" for result in found))
+        written.append(file)
+    return [*written, _record_in(folder, provenance)]
+
+
+def _record_in(folder: Path, provenance: Provenance) -> Path:
+    file = folder / "provenance.json"
+    write_json(file, provenance.to_dict())
+    return file
 
 
 def _write_parquet(results: Iterable[Transcription], file: Path, provenance: Provenance) -> list[Path]:
@@ -275,19 +283,15 @@ def _write_new(results: Iterable[Transcription], folder: Path, provenance: Prove
     """New ALTO 4 or PAGE files: one for each page, or one for each line that has an image of its own."""
     from fada.data import alto, page, xml
 
-    pages: dict[Any, list[Transcription]] = {}
-    for result in results:
-        crop = None if result.line is None else result.line.image
-        pages.setdefault(crop.page if isinstance(crop, xml.PageCrop) else result.id, []).append(result)
-    written: list[Path] = []
-    for found in pages.values():
+    names, written = FileNames(), list[Path]()
+    for name, found in _by_page(results):
         line = _line_of(found[0])
-        file = folder / f"{safe_name(line.id.partition('#')[0])}.xml"
+        file = folder / f"{names.take(name)}.xml"
         if isinstance(line.image, xml.PageCrop):
             crops = [one.line.image for one in found if one.line and isinstance(one.line.image, xml.PageCrop)]
             size, image_name = line.image.page_size, line.image.page.name
         else:
-            image = _write_image(line, file.with_suffix(""))
+            image = _write_image(line, str(file.with_suffix("")))
             written.append(image)
             size, image_name = line.load_image().size, image.name
             whole = ((0.0, 0.0), (size[0], 0.0), (size[0], size[1]), (0.0, size[1]))
@@ -308,6 +312,18 @@ def _write_new(results: Iterable[Transcription], folder: Path, provenance: Prove
     return written
 
 
+def _by_page(results: Iterable[Transcription]) -> list[tuple[str, list[Transcription]]]:
+    """The transcriptions by page, each page with its name; a line that is not cut out of a page stands alone."""
+    from fada.data.xml import PageCrop
+
+    pages: dict[Any, tuple[str, list[Transcription]]] = {}
+    for place, result in enumerate(results):
+        crop = None if result.line is None else result.line.image
+        page, name = (crop.page, result.id.rpartition("#")[0]) if isinstance(crop, PageCrop) else (place, "")
+        pages.setdefault(page, (name or result.id, []))[1].append(result)
+    return list(pages.values())
+
+
 def _line_of(result: Transcription) -> Line:
     if result.line is None:
         raise FadaError(f"{result.id}: the line itself is needed to write this format, not only its id.")
@@ -322,13 +338,41 @@ def _write_bytes(path: Path, data: bytes) -> None:
 # --- images and pairs ------------------------------------------------------------------------------------------------
 
 
+NAME_BYTES = 200
+"""A part of a file name is cut to so many bytes; file systems take 255, endings included."""
+
+
 def safe_name(name: str) -> str:
     """An id as a relative path that cannot leave its folder and that every file system takes."""
-    parts = [re.sub(r'[<>:"\\|?*\x00-\x1f]', "_", part).strip(" .") for part in name.split("/")]
-    return "/".join(part[:150] for part in parts if part) or "line"
+    parts = [re.sub(r'[<>:"\\|?*\x00-\x1f\ud800-\udfff]', "_", part).strip(" .") for part in name.split("/")]
+    return "/".join(_cut(part) for part in parts if part) or "line"
 
 
-def _write_image(line: Line, stem: Path) -> Path:
+def _cut(part: str) -> str:
+    data = part.encode()
+    if len(data) <= NAME_BYTES:
+        return part
+    return f"{data[: NAME_BYTES - 9].decode(errors='ignore')}~{hashlib.sha1(data).hexdigest()[:8]}"
+
+
+class FileNames:
+    """The file names of one output: none is given twice, whichever characters and cases the file system tells apart."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> str:
+        """A safe name (:func:`safe_name`) that no other line has; `~2` is appended where it is taken."""
+        safe = new = safe_name(name)
+        number = 1
+        while (key := unicodedata.normalize("NFC", new.casefold())) in self._taken:
+            number += 1
+            new = f"{safe}~{number}"
+        self._taken.add(key)
+        return new
+
+
+def _write_image(line: Line, stem: str) -> Path:
     """The line's image beside its text, with its own bytes where it is a file."""
     from fada.data.parquet import png
 
@@ -342,14 +386,14 @@ def _write_image(line: Line, stem: Path) -> Path:
 
 
 def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
-    written = []
+    names, written = FileNames(), []
     for result in results:
-        stem = folder / safe_name(result.id)
+        stem = f"{folder / names.take(result.id)}"
         written.append(_write_image(_line_of(result), stem))
-        text = stem.with_name(stem.name + GT_SUFFIX)
+        text = Path(stem + GT_SUFFIX)
         write_text(text, _one_line(result.text) + "\n")
         written.append(text)
-    return written
+    return [*written, _record_in(folder, provenance)]
 
 
 def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:
