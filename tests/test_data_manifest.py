@@ -97,6 +97,29 @@ def test_a_path_out_of_the_folder_is_refused_unless_allowed(folder, path):
     assert len(list(read_lines(manifest, base=folder.parent))) == 2
 
 
+def test_a_path_through_a_link_is_taken_as_the_file_system_takes_it(folder):
+    (folder.parent / "other" / "deep").mkdir(parents=True)
+    (folder / "away").symlink_to(folder.parent / "other")
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / "near").symlink_to(folder / "sub" / "deep")
+    (folder / "sub" / "2.png").write_bytes((folder / "img" / "1.png").read_bytes())
+    rows = ["away/../secret.png,a", "away/../img/1.png,b", "near/../2.png,c", "img/../img/1.png,d"]
+    lines = read_lines(write(folder, "m.csv", "\n".join(["image,text", *rows])))
+    found = {line.text: line.image for line in lines}
+    assert found == {"c": str(folder / "sub" / "2.png"), "d": str(folder / "img" / "1.png")}
+    assert ["outside" in one.reason for one in lines.skipped] == [True, True]
+
+
+def test_a_manifest_that_is_a_link_out_of_the_folder_is_read_only_if_it_is_named(folder):
+    (folder.parent / "outside.csv").write_text("text\nsecret\n", encoding="utf-8")
+    (folder / "m.csv").symlink_to(folder.parent / "outside.csv")
+    lines = read_lines(folder)
+    assert list(lines) == []
+    assert "link" in lines.skipped[0].reason
+    assert len(list(read_lines(folder, allow_outside=True))) == 1
+    assert len(list(read_lines(folder / "m.csv"))) == 1
+
+
 def test_a_row_in_another_encoding_is_skipped_and_the_encoding_can_be_named(folder):
     content = "text\nplain\ncafé\nend\n".encode("latin-1")
     path = write(folder, "m.csv", content)

@@ -15,6 +15,7 @@ from fada.data.lines import Line, LineSet, Log
 from fada.data.readers import (
     AUDIO_SUFFIXES,
     IMAGE_SUFFIXES,
+    LINK_OUTSIDE,
     Base,
     Columns,
     Options,
@@ -29,12 +30,16 @@ _UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogate
 
 def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet:
     """The rows of one or several manifests."""
+    base = Base.of(source, options)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for file in files:
             split = split_of(file.name) if source.is_dir() else None
+            if not base.holds(file):
+                log.skip(base.name(file), LINK_OUTSIDE)
+                continue
             try:
-                yield from _read_manifest(file, Base.of(source, options), split, options, log, media)
+                yield from _read_manifest(file, base, split, options, log, media)
             except UnicodeDecodeError as error:
                 log.skip(
                     file.name, f"the rest of the manifest cannot be decoded ({error})", "manifest cannot be decoded"

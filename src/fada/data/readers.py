@@ -93,22 +93,31 @@ def domain_name(value: Any) -> str | None:
 # --- where things are ------------------------------------------------------------------------------------------------
 
 
+LINK_OUTSIDE = "a link that leads outside of the folder; allow it with allow_outside (--allow-outside)"
+
+
 @dataclass(frozen=True)
 class Base:
-    """A folder that the paths found in files must not leave."""
+    """A folder that the paths found in files, and the links in it, must not leave.
+
+    Attributes:
+        named: a file that was named as the source itself, which may be a link to anywhere.
+    """
 
     folder: Path
     allow_outside: bool = False
+    named: Path | None = None
 
     @classmethod
     def of(cls, source: Path, options: Options) -> "Base":
         """The base folder of a source: the folder itself, or the one that a file is in."""
+        named = None if source.is_dir() else source
         if options.base is not None:
-            return cls(options.base, options.allow_outside)
+            return cls(options.base, options.allow_outside, named)
         folder = source if source.is_dir() else source.parent
         if source.is_file() and folder.name.lower() in {"page", "alto"}:  # exports keep the images one folder up
             folder = folder.parent
-        return cls(folder, options.allow_outside)
+        return cls(folder, options.allow_outside, named)
 
     def name(self, path: PathLike) -> str:
         """The path relative to the base, with forward slashes."""
@@ -119,10 +128,10 @@ class Base:
 
     def holds(self, path: PathLike) -> bool:
         """Whether the path, links followed, is in the base folder."""
-        if self.allow_outside:
+        if self.allow_outside or path == self.named:
             return True
         base = os.fspath(self.folder)
-        if not _is_inside(os.path.dirname(os.path.normpath(path)), base):
+        if not _is_inside(os.path.dirname(path), base):
             return False
         return not os.path.islink(path) or _is_inside(os.path.realpath(path), base)
 
@@ -140,6 +149,8 @@ class Base:
             )
         if not os.path.isfile(path):
             raise FadaError(f"the file {name} does not exist")
+        if os.pardir in path:  # behind a link, `..` is not what it looks like
+            path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         return path
 
 
