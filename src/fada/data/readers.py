@@ -1,10 +1,12 @@
 """What the readers share: options, finding out the format, columns, domains, paths that stay inside, unique ids."""
 
 import csv
+import io
 import json
 import os
 import re
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -260,15 +262,72 @@ def _read_table(path: Path) -> dict[str, str]:
         if not isinstance(table, dict):
             raise FadaError(f"{path}: expected an object from manuscript to domain, found a {type(table).__name__}.")
         return {str(key): str(value) for key, value in table.items()}
-    first = text.partition("\n")[0]
-    delimiter = max("\t;,", key=first.count)
-    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
-    for number, row in enumerate(rows, 1):
-        if len(row) < 2:
+    rows: list[list[str]] = []
+    for number, row in table_rows(io.StringIO(text, newline=""), path.suffix):
+        if isinstance(row, csv.Error) or 1 <= len(row) < 2:
             raise FadaError(f"{path}, row {number}: expected manuscript and domain, found {row}.")
+        if row:
+            rows.append(row)
     if rows and rows[0][1].strip().lower() in COLUMN_NAMES["domain"]:
         rows = rows[1:]
     return {row[0].strip(): row[1].strip() for row in rows}
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+CELL_CHARACTERS = 2**24
+"""A quotation mark that is not closed within so many characters is a mistake."""
+
+
+def table_rows(stream: Iterable[str], suffix: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """The rows of a table with the number of the line that each ends on; for one that is not CSV, what is wrong.
+
+    A TSV file has a row a line; quotation marks are text, unless they enclose a cell as spreadsheets write it. In CSV,
+    the delimiter is the most frequent one in the first line, outside of quotation marks. After a row that is wrong, such
+    as one whose quotation mark is never closed, reading goes on with the next line.
+
+    Args:
+        stream: the lines with their ends.
+        suffix: `.tsv` for TSV; anything else is CSV.
+    """
+    lines = iter(stream)
+    if suffix.lower() == ".tsv":
+        for number, line in enumerate(lines, 1):
+            cells = line.rstrip("\r\n").split("\t")
+            yield number, [_unquoted(cell) for cell in cells] if any(cells) or len(cells) > 1 else []
+        return
+    csv.field_size_limit(CELL_CHARACTERS)
+    first = next(lines, "")
+    delimiter = max(",;\t|", key=re.sub(r'"[^"]*"?', "", first).count)
+    ahead, row = deque([first] if first else []), list[str]()
+
+    def physical_lines() -> Iterator[str]:
+        while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
+            row.append(line)
+            yield line
+
+    number = 0
+    while True:
+        reader = csv.reader(physical_lines(), delimiter=delimiter, strict=True)
+        try:
+            for cells in reader:
+                number += len(row)
+                row.clear()
+                yield number, cells
+            return
+        except csv.Error as error:
+            number += 1
+            ahead.extendleft(reversed(row[1:]))
+            row.clear()
+            yield number, error
+
+
+def _unquoted(cell: str) -> str:
+    """A TSV cell without the quotation marks that spreadsheets put around some cells; a lone mark is text."""
+    inner = cell[1:-1]
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
+        return inner.replace('""', '"')
+    return cell
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
