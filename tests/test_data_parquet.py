@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 
 import datasets
 import pyarrow as pa
@@ -203,3 +204,30 @@ def test_any_text_and_columns_survive(tmp_path, rows):
     assert [(line.text, line.domain) for line in again] == [(line.text, line.domain) for line in lines]
     for line, old in zip(again, lines, strict=True):
         assert set(old.extra) <= set(line.extra)
+
+
+def test_further_columns_of_any_type_keep_it(tmp_path):
+    columns = {
+        "text": ["a", "b", "c"],
+        "tags": [["x"], [], ["y", "z"]],
+        "meta": [{"k": 1}, {"k": None}, {"k": 2}],
+        "price": [Decimal("1.50"), Decimal("10.25"), None],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    write_parquet(read_lines(tmp_path / "a.parquet"), tmp_path / "b.parquet")
+    assert pq.read_table(tmp_path / "b.parquet").select(list(columns)).to_pydict() == columns
+
+
+def test_values_that_share_no_type_become_json(tmp_path):
+    lines = [Line(str(place), "a", extra={"x": value}) for place, value in enumerate([[1], {"é": "b"}, {}, "s", 2**70])]
+    write_parquet(lines, tmp_path / "a.parquet")
+    found = [line.extra["x"] for line in read_lines(tmp_path / "a.parquet")]
+    assert found == ["[1]", '{"é": "b"}', "{}", "s", str(2**70)]
+
+
+def test_a_split_from_before_is_not_left_beside_the_new_ones(tmp_path):
+    write_parquet([Line("1", "a", extra={"split": "test"})], tmp_path / "out")
+    with pytest.raises(FadaError, match=r"test\.parquet.*remove it"):
+        write_parquet([Line("2", "b")], tmp_path / "out")
+    write_parquet([Line("3", "c", extra={"split": "test"})], tmp_path / "out")
+    assert [line.id for line in read_lines(tmp_path / "out")] == ["3"]

@@ -407,3 +407,33 @@ def test_no_two_columns_get_one_name(further):
     assert list(names) == further
     assert len({"text", *names.values()}) == len(further) + 1
     assert names.get("x", "x") == "x"
+
+
+def test_a_text_that_is_not_known_stays_unknown(tmp_path):
+    image = xml_pages.draw_page(tmp_path / "in.png", (60, 20))
+    lines = LineSet.of([Line("1", image=image), Line("2", "", image=image)])
+    convert(lines, tmp_path / "out.jsonl")
+    rows = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(row)["text"] for row in rows] == [None, ""]
+    for format in ("alto", "page"):
+        convert(lines, tmp_path / format, format)
+        assert [line.text for line in read_lines(tmp_path / format)] == [None, ""]
+    convert(lines, tmp_path / "pairs", "pairs")
+    assert sorted(file.name for file in (tmp_path / "pairs").glob("*.txt")) == ["2.gt.txt"]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_columns_that_only_later_rows_have_are_kept(tmp_path, ending):
+    extras = [{}, {"hand": "B", "tags": ["x", "y"]}, {"hand": "C"}]
+    results = [Transcription(str(place), "a", extra=extra) for place, extra in enumerate(extras)]
+    path = write_transcriptions(results, tmp_path / f"out.{ending}")[0]
+    lines = list(read_lines(path))
+    assert [line.extra.get("hand") or None for line in lines] == [None, "B", "C"]
+    assert lines[1].extra["tags"] == (["x", "y"] if ending in ("jsonl", "parquet") else '["x", "y"]')
+
+
+def test_a_column_of_bytes_is_left_out_of_tables_with_a_note(tmp_path):
+    lines = LineSet.of([Line("1", "a", extra={"scan": {"bytes": b"x", "path": None}, "n": 1})])
+    convert(lines, tmp_path / "out.csv")
+    assert "scan" not in (tmp_path / "out.csv").read_text(encoding="utf-8")
+    assert ["scan" in note for note in lines.notes] == [True]

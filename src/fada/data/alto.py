@@ -113,7 +113,7 @@ def set_text(line: Element, result: "Transcription") -> None:
 
     Several strings share the words out among them (:func:`fada.data.xml.allot`), glyphs the characters.
     """
-    text = xml_text(result.text)
+    text = xml_text(result.text or "")
     end = _set_hyphen(line, text)
     strings = line.findall("{*}String")
     if not strings:

@@ -205,6 +205,10 @@ class LineSet:
         """Record a line that was read but turned out to be unusable, such as one with a broken image."""
         self._log.skip(line.source or line.id, str(reason))
 
+    def note(self, text: str) -> None:
+        """Record something that was written, but not quite as it was read."""
+        self._log.note(text)
+
     def count(self) -> int:
         """The number of lines; reads the set once if it is not known yet."""
         return len(self) if self._length is not None else sum(1 for _ in self)

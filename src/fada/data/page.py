@@ -153,7 +153,7 @@ def set_text(line: Element, result: "Transcription") -> None:
 
     The words are shared out among the `Word` elements that are there (:func:`fada.data.xml.allot`).
     """
-    text = xml_text(result.text)
+    text = xml_text(result.text or "")
     _set_equivalent(line, text, result.confidence_of((0, len(text)), None))
     elements = line.findall("{*}Word")
     words = [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]

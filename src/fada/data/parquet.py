@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -274,11 +274,18 @@ def write_parquet(
     extra, fixed, splits = _survey(lines)
     schema = _schema(extra, fixed, licence, citation)
     to_file = path.suffix.lower() == ".parquet"
+    files = {"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}
+    for file in () if to_file else path.glob("*.parquet"):
+        if split_of(file.name) and file not in files.values():
+            raise FadaError(
+                f"{file}: is there already and would be read along with the new {', '.join(sorted(splits))}; "
+                "remove it, or choose another folder."
+            )
     written = 0
     with ExitStack() as stack:
         writers = {
             split: stack.enter_context(pq.ParquetWriter(stack.enter_context(replacing(file)), schema))
-            for split, file in ({"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}).items()
+            for split, file in files.items()
         }
         waiting: dict[str, list[dict[str, Any]]] = {split: [] for split in writers}
 
@@ -312,23 +319,48 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
     for line in lines.without_media() if first is not None else ():
         splits[line.split or "train"] = None
         fixed |= {name for name in ("image", "audio", "domain") if getattr(line, name) is not None}
-        for key, value in line.extra.items():
-            if value is None:
-                types.setdefault(key, pa.null())
-                continue
-            try:
-                found = pa.scalar(value).type
-            except (pa.ArrowException, OverflowError):
-                found = pa.string()
-            known = types.get(key)
-            if known is None or pa.types.is_null(known):
-                types[key] = found
-            elif known != found:
-                numeric = all(pa.types.is_floating(one) or pa.types.is_integer(one) for one in (known, found))
-                types[key] = pa.float64() if numeric else pa.string()
+        _widen(types, line.extra)
     if first is not None:
         fixed |= {name for name in ("image", "audio") if getattr(first, name) is not None}
-    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, fixed, list(splits)
+    return _known(types), fixed, list(splits)
+
+
+def _widen(types: dict[str, pa.DataType], row: Mapping[str, Any]) -> None:
+    """Let the types of columns hold the values of one more row; text if no other type holds all of them."""
+    for key, value in row.items():
+        known = types.setdefault(key, pa.null())
+        if value is None or pa.types.is_string(known):
+            continue
+        try:
+            found = pa.scalar(value).type
+            if found != known:
+                both = [pa.schema([(key, kind)]) for kind in (known, found)]
+                found = pa.unify_schemas(both, promote_options="permissive").field(0).type
+        except (pa.ArrowException, ValueError, OverflowError, TypeError):
+            found = pa.string()
+        types[key] = pa.string() if "struct<>" in str(found) else found  # parquet has no place for an empty struct
+
+
+def _known(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """The types, text for columns without any value."""
+    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}
+
+
+def _cell(value: Any, kind: pa.DataType) -> Any:
+    """A value as its column takes it: in a column of text, lists and structures become JSON."""
+    if value is None or isinstance(value, str) or not pa.types.is_string(kind):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """A table with the columns of all rows, in types that hold all their values."""
+    types: dict[str, pa.DataType] = {}
+    for row in rows:
+        _widen(types, row)
+    types = _known(types)
+    cells = [{key: _cell(value, types[key]) for key, value in row.items()} for row in rows]
+    return pa.Table.from_pylist(cells, schema=pa.schema(list(types.items())))
 
 
 def _schema(extra: Mapping[str, pa.DataType], fixed: set[str], licence: str | None, citation: str | None) -> pa.Schema:
@@ -360,8 +392,7 @@ def _feature(name: str, kind: pa.DataType) -> Any:
 def _row(line: Line, extra: Mapping[str, pa.DataType], fixed: set[str]) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(line, name) for name in ("text", "domain", "id") if name in fixed}
     for key, name in column_names(_FIXED, extra).items():
-        value, kind = line.extra.get(key), extra[key]
-        row[name] = value if value is None or not pa.types.is_string(kind) else str(value)
+        row[name] = _cell(line.extra.get(key), extra[key])
     for kind in ("image", "audio"):
         if kind in fixed:
             row[kind] = _encoded(line, kind)

@@ -283,8 +283,8 @@ def table_rows(stream: Iterable[str], suffix: str) -> Iterator[tuple[int, list[s
     """The rows of a table with the number of the line that each ends on; for one that is not CSV, what is wrong.
 
     A TSV file has a row a line; quotation marks are text, unless they enclose a cell as spreadsheets write it. In CSV,
-    the delimiter is the most frequent one in the first line, outside of quotation marks. After a row that is wrong, such
-    as one whose quotation mark is never closed, reading goes on with the next line.
+    the delimiter is the most frequent one in the first line, outside of quotation marks. After a row that is wrong,
+    such as one whose quotation mark is never closed, reading goes on with the next line.
 
     Args:
         stream: the lines with their ends.

@@ -32,7 +32,7 @@ class Transcription:
 
     Attributes:
         id: of the line.
-        text: what was recognised.
+        text: what was recognised; None if it is not known, as for lines that are only converted.
         confidence: of the whole line, 0 to 1.
         word_confidences: one for each word of `text` (separated by white space).
         char_confidences: one for each character of `text`.
@@ -41,7 +41,7 @@ class Transcription:
     """
 
     id: str
-    text: str
+    text: str | None
     confidence: float | None = None
     word_confidences: Sequence[float] | None = None
     char_confidences: Sequence[float] | None = None
@@ -51,11 +51,12 @@ class Transcription:
     @classmethod
     def of(cls, line: Line, text: str | None = None, **details: Any) -> "Transcription":
         """The transcription of a line; its own text if no other is given."""
-        return cls(line.id, (line.text or "") if text is None else text, line=line, **details)
+        return cls(line.id, line.text if text is None else text, line=line, **details)
 
     def characters_in(self, span: tuple[int, int]) -> list[float] | None:
         """The confidences of the characters from `span[0]` up to `span[1]`; None if they are not known."""
-        if self.char_confidences is None or len(self.char_confidences) != len(self.text) or span[0] == span[1]:
+        known = self.char_confidences is not None and len(self.char_confidences) == len(self.text or "")
+        if self.char_confidences is None or not known or span[0] == span[1]:
             return None
         return [min(max(float(value), 0.0), 1.0) for value in self.char_confidences[slice(*span)]]
 
@@ -69,7 +70,7 @@ class Transcription:
         if words is not None or value is None:
             by_word = self.word_confidences
             characters = self.characters_in(span)
-            if by_word is not None and len(by_word) == len(self.text.split()) and (words is None or len(words)):
+            if by_word is not None and len(by_word) == len((self.text or "").split()) and (words is None or len(words)):
                 value = fmean(by_word if words is None else by_word[words.start : words.stop])
             elif characters:
                 value = fmean(characters)
@@ -155,8 +156,8 @@ def _text_file(path: Path) -> Iterator[TextIO]:
         yield opened
 
 
-def _one_line(text: str) -> str:
-    return re.sub(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", text)
+def _one_line(text: str | None) -> str:
+    return re.sub(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", text or "")
 
 
 def _write_txt(results: Iterable[Transcription], opened: TextIO) -> None:
@@ -173,15 +174,17 @@ def _write_jsonl(results: Iterable[Transcription], opened: TextIO) -> None:
 
 
 def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str) -> None:
-    writer: Any = None
-    for result in results:
-        row = _columns(result)
-        if writer is None:
-            writer = csv.DictWriter(opened, list(row), dialect=dialect, lineterminator="\n", extrasaction="ignore")
-            writer.writeheader()
-        writer.writerow({key: _one_line(value) if isinstance(value, str) else value for key, value in row.items()})
-    if writer is None:
-        csv.writer(opened, dialect=dialect, lineterminator="\n").writerow(_columns(Transcription("", "")))
+    rows = [_columns(result) for result in results]
+    names = dict.fromkeys(name for row in rows or [_columns(Transcription("", ""))] for name in row)
+    writer = csv.DictWriter(opened, list(names), dialect=dialect, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _table_cell(value) for key, value in row.items()} for row in rows)
+
+
+def _table_cell(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return _one_line(value) if isinstance(value, str) else value
 
 
 def _columns(result: Transcription) -> dict[str, Any]:
@@ -220,13 +223,12 @@ def _record_in(folder: Path, provenance: Provenance) -> Path:
 
 
 def _write_parquet(results: Iterable[Transcription], file: Path, provenance: Provenance) -> list[Path]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from fada.data.parquet import table_of
+
     rows = [_columns(result) for result in results]
-    table = (
-        pa.Table.from_pylist(rows) if rows else pa.table({name: pa.array([], pa.string()) for name in ("id", "text")})
-    )
+    table = table_of(rows or [_columns(Transcription("", ""))]).slice(0, len(rows))
     said = json.dumps(provenance.to_dict(), ensure_ascii=False)
     with replacing(file) as temporary:
         pq.write_table(table.replace_schema_metadata({"fada": said}), temporary)
@@ -271,7 +273,8 @@ def _write_same(results: Iterable[Transcription], destination: Path, provenance:
         for index, result in texts.items():
             if index >= len(lines):
                 raise FadaError(f"{file}: has {len(lines)} lines now, line {index + 1} is missing; was it changed?")
-            module.set_text(lines[index], result)
+            if result.text is not None:
+                module.set_text(lines[index], result)
         module.finish(tree, [lines[index] for index in texts])
         module.record(tree, provenance)
         _write_bytes(copy, xml.serialize(tree, original))
@@ -304,7 +307,8 @@ def _write_new(results: Iterable[Transcription], folder: Path, provenance: Prove
         # Lines are grouped by region in the file, so its order may differ from the one given.
         elements = {element.get("ID") or element.get("id"): element for element in xml.text_lines(tree.getroot())}
         for place, result in enumerate(found, 1):
-            module.set_text(elements[f"line_{place}"], result)
+            if result.text is not None:
+                module.set_text(elements[f"line_{place}"], result)
         module.record(tree, provenance)
         xml.etree.indent(tree)
         _write_bytes(file, xml.serialize(tree))
@@ -391,8 +395,11 @@ def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Pro
         stem = f"{folder / names.take(result.id)}"
         written.append(_write_image(_line_of(result), stem))
         text = Path(stem + GT_SUFFIX)
-        write_text(text, _one_line(result.text) + "\n")
-        written.append(text)
+        if result.text is None:
+            text.unlink(missing_ok=True)
+        else:
+            write_text(text, _one_line(result.text) + "\n")
+            written.append(text)
     return [*written, _record_in(folder, provenance)]
 
 
@@ -418,10 +425,18 @@ def convert(lines: LineSet, destination: PathLike, format: str | None = None) ->
                 except FadaError as error:
                     lines.skip(line, error)
                     continue
-            yield Transcription.of(line, extra=_flat(line.extra))
+            kept = {key: value for key, value in line.extra.items() if not _holds_bytes(value)}
+            left.update(line.extra.keys() - kept.keys())
+            yield Transcription.of(line, extra=kept)
 
-    return write_transcriptions(results(), destination, chosen)
+    left: set[str] = set()
+    written = write_transcriptions(results(), destination, chosen)
+    for name in sorted(left):
+        lines.note(f"the column {name} holds images or other bytes and is not written; parquet would keep it.")
+    return written
 
 
-def _flat(extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in extra.items() if value is None or isinstance(value, str | int | float)}
+def _holds_bytes(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_holds_bytes, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bytes)
