@@ -437,3 +437,21 @@ def test_a_column_of_bytes_is_left_out_of_tables_with_a_note(tmp_path):
     convert(lines, tmp_path / "out.csv")
     assert "scan" not in (tmp_path / "out.csv").read_text(encoding="utf-8")
     assert ["scan" in note for note in lines.notes] == [True]
+
+
+@pytest.mark.parametrize("name", ["o.tsv", "o.csv", "o.jsonl", "o.txt", "o.parquet", "pairs", "page"])
+def test_names_and_texts_that_are_not_unicode_stop_nothing(tmp_path, name):
+    folder = tmp_path / "in"
+    for file in ("ok.png", "caf\udce9.png"):
+        xml_pages.draw_page(folder / file, (60, 20))
+    rows = [{"image": "ok.png", "text": text, "hand": hand} for text, hand in (("a", "\ud800"), ("x\ud800", ""))]
+    (folder / "m.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    format = None if "." in name else name
+    images = read_lines(folder, format="images")
+    convert(images, tmp_path / name, format)
+    assert [line.id for line in images] == ["caf\\udce9", "ok"]
+    assert "backslashes" in images.notes[-1]
+    table = read_lines(folder / "m.jsonl")
+    convert(table, tmp_path / f"m_{name}", format)
+    assert [(line.text, line.extra["hand"]) for line in table] == [("a", "\\ud800")]
+    assert [one.source for one in table.skipped] == ["m.jsonl:2"]

@@ -96,6 +96,11 @@ class Skipped:
         return f"{self.source}: {self.reason}"
 
 
+def printable(text: str) -> str:
+    r"""Text in which halves of surrogate pairs, which bytes in file names that are not UTF-8 become, are `\\udce9`."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class Log:
     """What happened while reading: what was left out and what is worth knowing; all counted, the first ones listed."""
 
@@ -111,13 +116,13 @@ class Log:
         self.skipped_count += 1
         self.reasons[kind or reason] += 1
         if len(self.skipped) < LISTED:
-            self.skipped.append(Skipped(source, reason))
+            self.skipped.append(Skipped(printable(source), printable(reason)))
 
     def note(self, text: str) -> None:
         """Record something that was read, but not quite as it stood."""
         self.note_count += 1
         if len(self.notes) < LISTED:
-            self.notes.append(text)
+            self.notes.append(printable(text))
 
 
 Reader: TypeAlias = Callable[[Log, bool], Iterator[Line]]

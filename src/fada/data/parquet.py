@@ -90,17 +90,31 @@ def _lines(
     columns = Columns.detect(schema.names, options, str(file), _kinds(schema, features))
     wanted = [name for name in schema.names if media or name not in columns.media]
     labelled = {
-        key: feature.get("names") or []
+        key: feature["names"]
         for key, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
     }
     name = base.name(file)
     number = 0
     for batch in batches(wanted):
-        for row in batch.to_pylist():
+        for row in _rows(batch):
             number += 1
-            if line := _line(row, columns, labelled, file, name, number, base, split, options, log, media):
+            if isinstance(row, Exception):
+                log.skip(f"{name}:{number}", f"the row cannot be read ({row})", "row cannot be read")
+            elif line := _line(row, columns, labelled, file, name, number, base, split, options, log, media):
                 yield line
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Exception]:
+    """The rows of a batch; for one that holds a value that Python has none for, what is wrong with it."""
+    try:
+        yield from batch.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        if batch.num_rows == 1:
+            yield error
+            return
+        for place in range(batch.num_rows):
+            yield from _rows(batch.slice(place, 1))
 
 
 def _line(
@@ -168,9 +182,10 @@ def _payload(value: Any) -> tuple[bytes | None, str | None]:
 
 def _metadata(schema: pa.Schema) -> dict[str, Any]:
     try:
-        return json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info") or {}
-    except (ValueError, AttributeError):
+        info = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]
+    except (ValueError, TypeError, LookupError):
         return {}
+    return info if isinstance(info, dict) else {}
 
 
 def _features(schema: pa.Schema) -> dict[str, Any]:
@@ -287,16 +302,16 @@ def write_parquet(
             split: stack.enter_context(pq.ParquetWriter(stack.enter_context(replacing(file)), schema))
             for split, file in files.items()
         }
-        waiting: dict[str, list[dict[str, Any]]] = {split: [] for split in writers}
+        waiting: dict[str, list[pa.Table]] = {split: [] for split in writers}
 
         def flush(split: str) -> None:
-            writers[split].write_table(pa.Table.from_pylist(waiting[split], schema=schema))
+            writers[split].write_table(pa.concat_tables(waiting[split]))
             waiting[split].clear()
 
         for line in lines:
             try:
-                row = _row(line, extra, fixed)
-            except FadaError as error:
+                row = pa.Table.from_pylist([_row(line, extra, fixed)], schema=schema)
+            except (FadaError, pa.ArrowException, ValueError, OverflowError, TypeError) as error:
                 lines.skip(line, error)
                 continue
             split = "" if to_file else line.split or "train"

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fada.data.lines import Line, LineSet, Log, PathLike
+from fada.data.lines import Line, LineSet, Log, PathLike, printable
 from fada.errors import FadaError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
@@ -390,7 +390,23 @@ class Columns:
         return otherwise
 
 
-# --- ids -------------------------------------------------------------------------------------------------------------
+# --- characters and ids -----------------------------------------------------------------------------------------------
+
+
+def printable_lines(lines: Iterable[Line], log: Log) -> Iterator[Line]:
+    """The lines that can be written: what is not Unicode in names and columns is escaped, a text with it is skipped."""
+    for line in lines:
+        if line.text is not None and printable(line.text) != line.text:
+            log.skip(line.source, "the text holds half of a surrogate pair, which is no character", "text not Unicode")
+            continue
+        names = {name: printable(value) for name in ("id", "domain", "source") if (value := getattr(line, name))}
+        extra = {
+            printable(key): printable(value) if isinstance(value, str) else value for key, value in line.extra.items()
+        }
+        if extra != line.extra or any(getattr(line, name) != value for name, value in names.items()):
+            log.note(f"{line.source}: what is not Unicode in its name or columns is written with backslashes.")
+            line = replace(line, **names, extra=extra)
+        yield line
 
 
 def unique_ids(lines: Iterable[Line], log: Log) -> Iterator[Line]:
@@ -434,7 +450,7 @@ def open_source(source: PathLike | Iterable[PathLike], options: Options) -> Line
             raise FadaError("no source of lines was given.")
 
     def read(log: Log, media: bool) -> Iterator[Line]:
-        return unique_ids((line for one in sets for line in one._read(log, media)), log)
+        return unique_ids(printable_lines((line for one in sets for line in one._read(log, media)), log), log)
 
     expected = [one.expected for one in sets]
     return LineSet(

@@ -20,7 +20,7 @@ from fada.data.lines import Line, LineSet, PathLike, column_names
 from fada.data.pairs import GT_SUFFIX
 from fada.data.readers import IMAGE_SUFFIXES
 from fada.errors import FadaError
-from fada.files import replacing, write_json, write_text
+from fada.files import replacing, write_json
 
 FORMATS = ("same", "alto", "page", "txt", "tsv", "csv", "jsonl", "parquet", "pairs")
 """`same`: a copy of the ALTO or PAGE files that the lines come from, with the new text."""
@@ -152,7 +152,10 @@ def write_transcriptions(
 
 @contextmanager
 def _text_file(path: Path) -> Iterator[TextIO]:
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", errors="replace", newline="") as opened:
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened,
+    ):
         yield opened
 
 
@@ -211,7 +214,8 @@ def _write_text_files(results: Iterable[Transcription], folder: Path, provenance
     names, written = FileNames(), []
     for name, found in _by_page(results):
         file = folder / f"{names.take(name)}.txt"
-        write_text(file, "".join(f"{_one_line(result.text)}\n" for result in found))
+        with _text_file(file) as opened:
+            _write_txt(found, opened)
         written.append(file)
     return [*written, _record_in(folder, provenance)]
 
@@ -398,7 +402,8 @@ def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Pro
         if result.text is None:
             text.unlink(missing_ok=True)
         else:
-            write_text(text, _one_line(result.text) + "\n")
+            with _text_file(text) as opened:
+                _write_txt([result], opened)
             written.append(text)
     return [*written, _record_in(folder, provenance)]
 
