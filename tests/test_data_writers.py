@@ -143,7 +143,7 @@ def test_words_and_glyphs_of_page_follow_the_line(tmp_path):
     root = etree.parse(copy).getroot()
     assert [word.findtext("{*}TextEquiv/{*}Unicode") for word in root.iter("{*}Word")] == ["the first", "line"]
     region = root.find(".//{*}TextRegion[@id='r1']")
-    assert region.findtext("{*}TextEquiv/{*}Unicode").split("\n")[1] == "the first line"
+    assert region.findtext("{*}TextEquiv/{*}Unicode").split("\n")[0] == "the first line"
     line = root.find(".//{*}TextLine[@id='r1l1']")
     assert line.find("{*}TextEquiv").get("conf") == "0.5000"
     assert [etree.QName(child).localname for child in line][-2:] == ["TextEquiv", "TextStyle"]
@@ -455,3 +455,88 @@ def test_names_and_texts_that_are_not_unicode_stop_nothing(tmp_path, name):
     convert(table, tmp_path / f"m_{name}", format)
     assert [(line.text, line.extra["hand"]) for line in table] == [("a", "\\ud800")]
     assert [one.source for one in table.skipped] == ["m.jsonl:2"]
+
+
+def alto_line(folder, inner: str):
+    """An ALTO file with one line."""
+    xml_pages.draw_page(folder / "p.png", (400, 200))
+    (folder / "p.xml").write_text(
+        '<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>'
+        "<sourceImageInformation><fileName>p.png</fileName></sourceImageInformation></Description><Layout>"
+        '<Page ID="p" WIDTH="400" HEIGHT="200"><PrintSpace><TextBlock ID="b">'
+        f'<TextLine ID="l1" HPOS="0" VPOS="0" WIDTH="300" HEIGHT="40">{inner}</TextLine>'
+        "</TextBlock></PrintSpace></Page></Layout></alto>",
+        encoding="utf-8",
+    )
+    return folder / "p.xml"
+
+
+def alto_strings(*contents: str) -> str:
+    """Strings, and spaces where there is a space."""
+    return "".join("<SP/>" if one == " " else f'<String CONTENT="{one}"/>' for one in contents)
+
+
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [
+        (("foo", "bar", " ", "baz"), "foobar baz"),
+        (("l'", "amour", " ", "fou", "."), "l'amour fou."),
+        (("foo", "bar"), "foo bar"),
+        (("a b", " ", "c", " ", ""), "a b c"),
+        (("a", " ", "", " ") * 40 + ("foo-",), "a " * 40 + "foo-"),
+        (("a\u00a0b", " ", "c"), "a\u00a0b c"),
+    ],
+)
+def test_strings_are_one_word_up_to_the_next_space_and_stay_if_the_text_does(tmp_path, contents, text):
+    path = alto_line(tmp_path / "in", alto_strings(*contents))
+    line = next(iter(read_lines(path)))
+    assert line.text == text
+    copy = write_transcriptions([Transcription.of(line)], tmp_path / "out", "same")[0]
+    strings = [one.get("CONTENT") for one in etree.parse(copy).iter("{*}String")]
+    assert strings == [one for one in contents if one != " "]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    contents=st.lists(st.sampled_from(["foo", "a b", "", " ", "é", "bar"]), min_size=1, max_size=6),
+    words=st.lists(st.text("abé\u00a0-", min_size=1, max_size=4), max_size=5),
+)
+def test_whatever_the_strings_a_text_is_read_back_as_it_was_put_in(tmp_path, contents, words):
+    path = alto_line(tmp_path / "in", alto_strings(*contents))
+    line, text = next(iter(read_lines(path))), " ".join(words)
+    copy = write_transcriptions([Transcription.of(line, text, confidence=0.5)], tmp_path / "out", "same")[0]
+    assert next(iter(read_lines(copy, images=tmp_path / "in"))).text == text
+
+
+def page_with(folder, lines: str):
+    """A PAGE file with one region, which has the text of its lines in their own order."""
+    xml_pages.draw_page(folder / "p.png", (400, 200))
+    text = "<TextEquiv><Unicode>first\nsecond</Unicode></TextEquiv>"
+    (folder / "p.xml").write_text(
+        '<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15"><Page imageFilename="p.png" '
+        'imageWidth="400" imageHeight="200"><TextRegion id="r"><Coords points="0,0 400,0 400,200 0,200"/>'
+        f"{lines}{text}</TextRegion></Page></PcGts>",
+        encoding="utf-8",
+    )
+    return folder / "p.xml"
+
+
+def test_the_text_of_a_region_follows_the_order_of_its_lines(tmp_path):
+    lines = "".join(
+        f'<TextLine id="{text}" custom="readingOrder {{index:{place};}}"><Coords points="0,0 300,0 300,40 0,40"/>'
+        f"<TextEquiv><Unicode>{text}</Unicode></TextEquiv></TextLine>"
+        for place, text in ((1, "second"), (0, "first"))
+    )
+    found = read_lines(page_with(tmp_path / "in", lines))
+    copy = write_transcriptions(map(Transcription.of, found), tmp_path / "out", "same")[0]
+    assert etree.parse(copy).findtext(".//{*}TextRegion/{*}TextEquiv/{*}Unicode") == "first\nsecond"
+
+
+def test_an_empty_text_of_a_line_does_not_hide_its_words(tmp_path):
+    shape = '<Coords points="0,0 300,0 300,40 0,40"/>'
+    empty = "<TextEquiv><Unicode></Unicode></TextEquiv>"
+    words = "".join(
+        f'<Word id="{word}">{shape}<TextEquiv><Unicode>{word}</Unicode></TextEquiv></Word>' for word in ("foo", "bar")
+    )
+    lines = f'<TextLine id="1">{shape}{words}{empty}</TextLine><TextLine id="2">{shape}{empty}</TextLine>'
+    assert [line.text for line in read_lines(page_with(tmp_path / "in", lines))] == ["foo bar", ""]

@@ -34,7 +34,7 @@ class Transcription:
         id: of the line.
         text: what was recognised; None if it is not known, as for lines that are only converted.
         confidence: of the whole line, 0 to 1.
-        word_confidences: one for each word of `text` (separated by white space).
+        word_confidences: one for each word of `text` (separated by spaces).
         char_confidences: one for each character of `text`.
         line: the line itself; needed to write ALTO, PAGE, parquet and pairs.
         extra: further columns for tables, such as scores.
@@ -60,21 +60,34 @@ class Transcription:
             return None
         return [min(max(float(value), 0.0), 1.0) for value in self.char_confidences[slice(*span)]]
 
-    def confidence_of(self, span: tuple[int, int], words: range | None) -> str | None:
+    def confidence_of(self, span: tuple[int, int] | None) -> str | None:
         """The confidence of a part of the text, as best known: of its words, its characters, else the whole line.
 
         Args:
-            words: the places of its words; None for the whole line.
+            span: from where to where the part goes; None for the whole line.
         """
         value = self.confidence
-        if words is not None or value is None:
-            by_word = self.word_confidences
-            characters = self.characters_in(span)
-            if by_word is not None and len(by_word) == len((self.text or "").split()) and (words is None or len(words)):
-                value = fmean(by_word if words is None else by_word[words.start : words.stop])
-            elif characters:
-                value = fmean(characters)
+        if span is not None or value is None:
+            start, end = span or (0, len(self.text or ""))
+            words = word_spans(self.text or "")
+            by_word = self.word_confidences if len(self.word_confidences or ()) == len(words) else None
+            of_words = [
+                one for one, word in zip(by_word or (), words, strict=False) if word[0] < end and start < word[1]
+            ]
+            if known := of_words or self.characters_in((start, end)):
+                value = fmean(known)
         return None if value is None else f"{min(max(float(value), 0.0), 1.0):.4f}"
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """From where to where the words of a text go, which are separated by spaces (U+0020)."""
+    return [found.span() for found in re.finditer("[^ ]+", text)]
+
+
+def part_spans(text: str, parts: Sequence[str]) -> list[tuple[int, int]] | None:
+    """From where to where the parts go that a text consists of, with or without spaces between them; None if not."""
+    found = re.fullmatch(" *+".join(f"({re.escape(part)})" for part in parts), text)
+    return None if found is None else [found.span(place) for place in range(1, len(parts) + 1)]
 
 
 @dataclass(frozen=True)
