@@ -63,7 +63,9 @@ def test_a_file_named_twice_is_read_once(letters: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
 def test_tables_give_their_text_and_domain_columns(tmp_path: Path, suffix: str) -> None:
-    rows = [{"line": 'one, "two"\nthree', "century": 13}, {"line": "vier\tfünf", "century": 14}]
+    rows = [{"line": 'one, "two"', "century": 13}, {"line": "vier; fünf", "century": 14}]
+    if suffix != "tsv":  # which has a row a line
+        rows += [{"line": "sechs\nsieben\tacht", "century": 14}]
     path = tmp_path / f"table.{suffix}"
     if suffix == "parquet":
         pq.write_table(pa.Table.from_pylist([{**row, "image": b"x"} for row in rows]), path)
@@ -84,6 +86,19 @@ def test_tables_give_their_text_and_domain_columns(tmp_path: Path, suffix: str) 
         pairs(path)
     with pytest.raises(FadaError, match=r"no column 'region'.*--domain-column"):
         pairs(path, text_column="line", domain_column="region")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.tsv", 'domain\ttext\n13\t"open\n'),
+        ("t.csv", 'domain;text\n13;"""open"\n'),
+        ("t.csv", '"domain";"text, or not"\n13;"""open"\n'),
+    ],
+)
+def test_tables_are_read_like_manifests(tmp_path: Path, name: str, content: str) -> None:
+    column = "text, or not" if "or not" in content else "text"
+    assert pairs(write(tmp_path / name, content), text_column=column) == [("13", '"open')]
 
 
 def test_a_column_called_domain_is_used_by_itself(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """CSV, TSV and JSONL manifests."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fada.data.lines import read_lines
+from fada.data.readers import table_rows
 from fada.data.writers import Transcription, write_transcriptions
 from fada.errors import FadaError
 
@@ -97,6 +100,29 @@ def test_a_path_out_of_the_folder_is_refused_unless_allowed(folder, path):
     assert len(list(read_lines(manifest, base=folder.parent))) == 2
 
 
+def test_a_path_through_a_link_is_taken_as_the_file_system_takes_it(folder):
+    (folder.parent / "other" / "deep").mkdir(parents=True)
+    (folder / "away").symlink_to(folder.parent / "other")
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / "near").symlink_to(folder / "sub" / "deep")
+    (folder / "sub" / "2.png").write_bytes((folder / "img" / "1.png").read_bytes())
+    rows = ["away/../secret.png,a", "away/../img/1.png,b", "near/../2.png,c", "img/../img/1.png,d"]
+    lines = read_lines(write(folder, "m.csv", "\n".join(["image,text", *rows])))
+    found = {line.text: line.image for line in lines}
+    assert found == {"c": str(folder / "sub" / "2.png"), "d": str(folder / "img" / "1.png")}
+    assert ["outside" in one.reason for one in lines.skipped] == [True, True]
+
+
+def test_a_manifest_that_is_a_link_out_of_the_folder_is_read_only_if_it_is_named(folder):
+    (folder.parent / "outside.csv").write_text("text\nsecret\n", encoding="utf-8")
+    (folder / "m.csv").symlink_to(folder.parent / "outside.csv")
+    lines = read_lines(folder)
+    assert list(lines) == []
+    assert "link" in lines.skipped[0].reason
+    assert len(list(read_lines(folder, allow_outside=True))) == 1
+    assert len(list(read_lines(folder / "m.csv"))) == 1
+
+
 def test_a_row_in_another_encoding_is_skipped_and_the_encoding_can_be_named(folder):
     content = "text\nplain\ncafé\nend\n".encode("latin-1")
     path = write(folder, "m.csv", content)
@@ -153,12 +179,35 @@ def test_a_lone_quotation_mark_in_tsv_swallows_nothing(folder):
     assert [line.text for line in read_lines(path)] == ['"open', "next", 'quoted "word"']
 
 
-def test_an_unclosed_quotation_mark_in_csv_is_told(folder):
-    rows = "".join(f"row {place} {'x' * 50}\n" for place in range(4000))
-    lines = read_lines(write(folder, "m.csv", f'text\ngood\n"open\n{rows}'))
-    assert next(iter(lines)).text == "good"
-    list(lines)
+@pytest.mark.parametrize("bad", ['"open', '"open ""twice', '"closed" too early'])
+def test_a_wrong_quotation_mark_in_csv_costs_its_row_only(folder, bad):
+    rows = [f"row {place}" for place in range(4000)]
+    lines = read_lines(
+        write(folder, "m.csv", "\n".join(["text,n", "good,1", f"{bad},2", *rows, '"two\nlines",3', "end"]))
+    )
+    assert [line.text for line in lines] == ["good", *rows, "two\nlines", "end"]
+    assert [one.source for one in lines.skipped] == ["m.csv:3"]
     assert "quotation mark" in lines.skipped[0].reason
+
+
+def test_a_quotation_mark_that_is_never_closed_is_found_at_the_end(folder):
+    lines = read_lines(write(folder, "m.csv", 'text,n\na,"Oh what\nb,"Ah yes\nc,three\n'))
+    assert [(line.source, line.text) for line in lines] == [("m.csv:4", "c")]
+    assert [one.source for one in lines.skipped] == ["m.csv:2", "m.csv:3"]
+
+
+def test_the_delimiter_is_not_looked_for_inside_quotation_marks(folder):
+    path = write(folder, "m.csv", 'img/1.png,"x; y; z; w"\nimg/1.png,ok\n')
+    assert [line.text for line in read_lines(path)] == ["x; y; z; w", "ok"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.text('ab",;\n é', max_size=6), min_size=2, max_size=3), min_size=1, max_size=6))
+def test_any_proper_csv_is_read_as_the_standard_library_reads_it(rows):
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([["x", "y"], *rows])
+    text = stream.getvalue()
+    assert [cells for _, cells in table_rows(io.StringIO(text, newline=""), ".csv")] == [["x", "y"], *rows]
 
 
 LINES = st.lists(st.tuples(st.text("abα\"',; é\u0301\ue000ש", max_size=12), st.sampled_from(["13", "14"])), min_size=1)

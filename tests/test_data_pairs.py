@@ -84,6 +84,17 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     assert list(lines) == []
     assert "link" in lines.skipped[0].reason
     assert len(list(read_lines(tmp_path / "set", allow_outside=True))) == 1
+    assert len(list(read_lines(tmp_path / "set" / "a.png"))) == 1
+
+
+def test_a_text_that_is_a_link_out_of_the_folder_is_not_read(tmp_path):
+    pair(tmp_path / "set", "a", None)
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    (tmp_path / "set" / "a.gt.txt").symlink_to(tmp_path / "secret")
+    lines = read_lines(tmp_path / "set")
+    assert list(lines) == []
+    assert [(one.source, "link" in one.reason) for one in lines.skipped] == [("a.gt.txt", True)]
+    assert [line.text for line in read_lines(tmp_path / "set", allow_outside=True)] == ["secret"]
 
 
 def test_sounds_are_read_like_images(tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 
 import datasets
 import pyarrow as pa
@@ -203,3 +204,52 @@ def test_any_text_and_columns_survive(tmp_path, rows):
     assert [(line.text, line.domain) for line in again] == [(line.text, line.domain) for line in lines]
     for line, old in zip(again, lines, strict=True):
         assert set(old.extra) <= set(line.extra)
+
+
+def test_further_columns_of_any_type_keep_it(tmp_path):
+    columns = {
+        "text": ["a", "b", "c"],
+        "tags": [["x"], [], ["y", "z"]],
+        "meta": [{"k": 1}, {"k": None}, {"k": 2}],
+        "price": [Decimal("1.50"), Decimal("10.25"), None],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    write_parquet(read_lines(tmp_path / "a.parquet"), tmp_path / "b.parquet")
+    assert pq.read_table(tmp_path / "b.parquet").select(list(columns)).to_pydict() == columns
+
+
+def test_values_that_share_no_type_become_json(tmp_path):
+    lines = [Line(str(place), "a", extra={"x": value}) for place, value in enumerate([[1], {"é": "b"}, {}, "s", 2**70])]
+    write_parquet(lines, tmp_path / "a.parquet")
+    found = [line.extra["x"] for line in read_lines(tmp_path / "a.parquet")]
+    assert found == ["[1]", '{"é": "b"}', "{}", "s", str(2**70)]
+
+
+def test_a_split_from_before_is_not_left_beside_the_new_ones(tmp_path):
+    write_parquet([Line("1", "a", extra={"split": "test"})], tmp_path / "out")
+    with pytest.raises(FadaError, match=r"test\.parquet.*remove it"):
+        write_parquet([Line("2", "b")], tmp_path / "out")
+    write_parquet([Line("3", "c", extra={"split": "test"})], tmp_path / "out")
+    assert [line.id for line in read_lines(tmp_path / "out")] == ["3"]
+
+
+def test_a_value_that_cannot_be_read_costs_its_row_only(tmp_path):
+    texts = pa.array([b"ok", b"caf\xe9", b"far", b"end"], pa.binary()).view(pa.string())
+    days = pa.array([0, 0, -800_000 * 365, 0], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"text": texts, "day": days}), tmp_path / "x.parquet")
+    lines = read_lines(tmp_path / "x.parquet")
+    assert [line.text for line in lines] == ["ok", "end"]
+    assert [one.source for one in lines.skipped] == ["x.parquet:2", "x.parquet:3"]
+
+
+@pytest.mark.parametrize("said", ["[1]", '{"info": [1]}', '{"info": {"features": [1]}}', "1", "{", '{"info": 3}'])
+def test_strange_metadata_hinder_nothing(tmp_path, said):
+    pq.write_table(pa.table({"text": ["a"]}).replace_schema_metadata({"huggingface": said}), tmp_path / "x.parquet")
+    assert [line.text for line in read_lines(tmp_path / "x.parquet")] == ["a"]
+
+
+def test_a_line_that_cannot_be_written_is_listed_and_the_others_are_written(tmp_path):
+    lines = LineSet.of([Line("1", "a"), Line("2", "x\ud800"), Line("3", "b", extra={"n": ["\ud800"]}), Line("4", "c")])
+    assert write_parquet(lines, tmp_path / "x.parquet") == 2
+    assert [one.source for one in lines.skipped] == ["2", "3"]
+    assert [line.id for line in read_lines(tmp_path / "x.parquet")] == ["1", "4"]

@@ -12,8 +12,8 @@ from lxml import etree
 
 import fada
 import xml_pages
-from fada.data.lines import Line, LineSet, read_lines
-from fada.data.writers import Provenance, Transcription, convert, safe_name, write_transcriptions
+from fada.data.lines import Line, LineSet, column_names, read_lines
+from fada.data.writers import FileNames, Provenance, Transcription, convert, write_transcriptions
 from fada.errors import FadaError
 
 MADE_BY = Provenance(model="crnn-greek", target="targets.json: 13", lam=0.35, created="2025-01-01T00:00:00+00:00")
@@ -143,7 +143,7 @@ def test_words_and_glyphs_of_page_follow_the_line(tmp_path):
     root = etree.parse(copy).getroot()
     assert [word.findtext("{*}TextEquiv/{*}Unicode") for word in root.iter("{*}Word")] == ["the first", "line"]
     region = root.find(".//{*}TextRegion[@id='r1']")
-    assert region.findtext("{*}TextEquiv/{*}Unicode").split("\n")[1] == "the first line"
+    assert region.findtext("{*}TextEquiv/{*}Unicode").split("\n")[0] == "the first line"
     line = root.find(".//{*}TextLine[@id='r1l1']")
     assert line.find("{*}TextEquiv").get("conf") == "0.5000"
     assert [etree.QName(child).localname for child in line][-2:] == ["TextEquiv", "TextStyle"]
@@ -298,10 +298,32 @@ def test_text_file_has_a_line_for_each_result(tmp_path):
     assert json.loads(written[1].read_text(encoding="utf-8"))["model"] == "crnn-greek"
 
 
-def test_text_folder_has_a_file_for_each_page(tmp_path):
-    write_transcriptions(RESULTS, tmp_path / "out", "txt")
-    assert (tmp_path / "out" / "a.txt").read_text(encoding="utf-8").splitlines() == PLAIN[:2]
-    assert (tmp_path / "out" / "b.txt").read_text(encoding="utf-8") == "\n"
+PAGE_TEXTS = ["", "first line", "second line"]
+
+
+def two_pages(tmp_path) -> LineSet:
+    """The lines of two pages of the same name in two folders."""
+    return read_lines([xml_pages.write_example(tmp_path / folder, "page2013") for folder in ("a", "b")])
+
+
+def test_text_folder_has_a_file_for_each_page_or_image(tmp_path):
+    lines = [*two_pages(tmp_path), Line("c#1", "one"), Line("c#2", "two")]
+    written = write_transcriptions(map(Transcription.of, lines), tmp_path / "out", "txt", provenance=MADE_BY)
+    assert [file.name for file in written] == ["page.txt", "page~2.txt", "c#1.txt", "c#2.txt", "provenance.json"]
+    texts = [file.read_text(encoding="utf-8").splitlines() for file in written]
+    assert texts[:4] == [PAGE_TEXTS, PAGE_TEXTS, ["one"], ["two"]]
+    assert json.loads(written[-1].read_text(encoding="utf-8"))["model"] == "crnn-greek"
+
+
+@pytest.mark.parametrize("format", ["alto", "page"])
+def test_no_page_is_written_over_another(tmp_path, format):
+    lines = two_pages(tmp_path)
+    convert(lines, tmp_path / "new", format)
+    texts = sorted(PAGE_TEXTS * 2)
+    assert sorted(line.text or "" for line in read_lines(tmp_path / "new", images=tmp_path / "a")) == texts
+    convert(lines, tmp_path / "lines.parquet")
+    convert(read_lines(tmp_path / "lines.parquet"), tmp_path / "single", format)
+    assert sorted(line.text or "" for line in read_lines(tmp_path / "single")) == texts
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
@@ -346,7 +368,175 @@ def test_pairs_keep_text_and_image_and_cannot_leave_their_folder(tmp_path):
     assert all(line.load_image().size == (200, 40) for line in again)
 
 
-@given(st.text(max_size=40))
-def test_safe_names_stay_inside(name):
-    parts = safe_name(name).split("/")
-    assert all(part and part not in (".", "..") and "\\" not in part and "\0" not in part for part in parts)
+def test_every_pair_has_files_of_its_own_and_is_read_back(tmp_path):
+    image = xml_pages.draw_page(tmp_path / "in.png", (60, 20))
+    ids = ["a:b", "a?b", "A_B", "x" * 150 + "1", "x" * 150 + "2", "α" * 140 + "1", "α" * 140 + "2", "caf\udce9"]
+    ids += [f"foo{ending}" for ending in ("", ".raw", ".bin", ".nrm", ".dew", ".png")]
+    lines = LineSet.of([Line(one, f"text {place}", image=image) for place, one in enumerate(ids)])
+    written = convert(lines, tmp_path / "out", "pairs")
+    again = read_lines(tmp_path / "out")
+    assert sorted(line.text for line in again) == sorted(line.text for line in lines)
+    assert not again.skipped
+    assert written[-1] == tmp_path / "out" / "provenance.json"
+
+
+@given(st.lists(st.text(st.characters() | st.sampled_from("aA:?/é~2")), max_size=6))
+def test_file_names_stay_inside_and_are_given_once(names):
+    given_out = FileNames()
+    found = [given_out.take(name) for name in names]
+    assert len({name.casefold() for name in found}) == len(names)
+    for part in (part for name in found for part in name.split("/")):
+        assert part not in ("", ".", "..")
+        assert not set(part) & set("\\\0:")
+        assert len(part.encode()) < 220
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_the_lines_own_fields_win_over_further_columns_of_their_name(tmp_path, ending):
+    (tmp_path / "m.csv").write_text("text,transcription,domain,century\nNORM,diplomatic,wrong,13\n", encoding="utf-8")
+    lines = read_lines(tmp_path / "m.csv", text_column="transcription", domain_column="century")
+    convert(lines, tmp_path / f"out.{ending}")
+    line = next(iter(read_lines(tmp_path / f"out.{ending}")))
+    assert (line.text, line.domain) == ("diplomatic", "13")
+    assert (line.extra["text~source"], line.extra["domain~source"], line.extra["century"]) == ("NORM", "wrong", "13")
+
+
+@given(st.lists(st.sampled_from(["text", "text~source", "text~source~source", "x"]), unique=True))
+def test_no_two_columns_get_one_name(further):
+    names = column_names(("text",), further)
+    assert list(names) == further
+    assert len({"text", *names.values()}) == len(further) + 1
+    assert names.get("x", "x") == "x"
+
+
+def test_a_text_that_is_not_known_stays_unknown(tmp_path):
+    image = xml_pages.draw_page(tmp_path / "in.png", (60, 20))
+    lines = LineSet.of([Line("1", image=image), Line("2", "", image=image)])
+    convert(lines, tmp_path / "out.jsonl")
+    rows = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(row)["text"] for row in rows] == [None, ""]
+    for format in ("alto", "page"):
+        convert(lines, tmp_path / format, format)
+        assert [line.text for line in read_lines(tmp_path / format)] == [None, ""]
+    convert(lines, tmp_path / "pairs", "pairs")
+    assert sorted(file.name for file in (tmp_path / "pairs").glob("*.txt")) == ["2.gt.txt"]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_columns_that_only_later_rows_have_are_kept(tmp_path, ending):
+    extras = [{}, {"hand": "B", "tags": ["x", "y"]}, {"hand": "C"}]
+    results = [Transcription(str(place), "a", extra=extra) for place, extra in enumerate(extras)]
+    path = write_transcriptions(results, tmp_path / f"out.{ending}")[0]
+    lines = list(read_lines(path))
+    assert [line.extra.get("hand") or None for line in lines] == [None, "B", "C"]
+    assert lines[1].extra["tags"] == (["x", "y"] if ending in ("jsonl", "parquet") else '["x", "y"]')
+
+
+def test_a_column_of_bytes_is_left_out_of_tables_with_a_note(tmp_path):
+    lines = LineSet.of([Line("1", "a", extra={"scan": {"bytes": b"x", "path": None}, "n": 1})])
+    convert(lines, tmp_path / "out.csv")
+    assert "scan" not in (tmp_path / "out.csv").read_text(encoding="utf-8")
+    assert ["scan" in note for note in lines.notes] == [True]
+
+
+@pytest.mark.parametrize("name", ["o.tsv", "o.csv", "o.jsonl", "o.txt", "o.parquet", "pairs", "page"])
+def test_names_and_texts_that_are_not_unicode_stop_nothing(tmp_path, name):
+    folder = tmp_path / "in"
+    for file in ("ok.png", "caf\udce9.png"):
+        xml_pages.draw_page(folder / file, (60, 20))
+    rows = [{"image": "ok.png", "text": text, "hand": hand} for text, hand in (("a", "\ud800"), ("x\ud800", ""))]
+    (folder / "m.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    format = None if "." in name else name
+    images = read_lines(folder, format="images")
+    convert(images, tmp_path / name, format)
+    assert [line.id for line in images] == ["caf\\udce9", "ok"]
+    assert "backslashes" in images.notes[-1]
+    table = read_lines(folder / "m.jsonl")
+    convert(table, tmp_path / f"m_{name}", format)
+    assert [(line.text, line.extra["hand"]) for line in table] == [("a", "\\ud800")]
+    assert [one.source for one in table.skipped] == ["m.jsonl:2"]
+
+
+def alto_line(folder, inner: str):
+    """An ALTO file with one line."""
+    xml_pages.draw_page(folder / "p.png", (400, 200))
+    (folder / "p.xml").write_text(
+        '<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>'
+        "<sourceImageInformation><fileName>p.png</fileName></sourceImageInformation></Description><Layout>"
+        '<Page ID="p" WIDTH="400" HEIGHT="200"><PrintSpace><TextBlock ID="b">'
+        f'<TextLine ID="l1" HPOS="0" VPOS="0" WIDTH="300" HEIGHT="40">{inner}</TextLine>'
+        "</TextBlock></PrintSpace></Page></Layout></alto>",
+        encoding="utf-8",
+    )
+    return folder / "p.xml"
+
+
+def alto_strings(*contents: str) -> str:
+    """Strings, and spaces where there is a space."""
+    return "".join("<SP/>" if one == " " else f'<String CONTENT="{one}"/>' for one in contents)
+
+
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [
+        (("foo", "bar", " ", "baz"), "foobar baz"),
+        (("l'", "amour", " ", "fou", "."), "l'amour fou."),
+        (("foo", "bar"), "foo bar"),
+        (("a b", " ", "c", " ", ""), "a b c"),
+        (("a", " ", "", " ") * 40 + ("foo-",), "a " * 40 + "foo-"),
+        (("a\u00a0b", " ", "c"), "a\u00a0b c"),
+    ],
+)
+def test_strings_are_one_word_up_to_the_next_space_and_stay_if_the_text_does(tmp_path, contents, text):
+    path = alto_line(tmp_path / "in", alto_strings(*contents))
+    line = next(iter(read_lines(path)))
+    assert line.text == text
+    copy = write_transcriptions([Transcription.of(line)], tmp_path / "out", "same")[0]
+    strings = [one.get("CONTENT") for one in etree.parse(copy).iter("{*}String")]
+    assert strings == [one for one in contents if one != " "]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    contents=st.lists(st.sampled_from(["foo", "a b", "", " ", "é", "bar"]), min_size=1, max_size=6),
+    words=st.lists(st.text("abé\u00a0-", min_size=1, max_size=4), max_size=5),
+)
+def test_whatever_the_strings_a_text_is_read_back_as_it_was_put_in(tmp_path, contents, words):
+    path = alto_line(tmp_path / "in", alto_strings(*contents))
+    line, text = next(iter(read_lines(path))), " ".join(words)
+    copy = write_transcriptions([Transcription.of(line, text, confidence=0.5)], tmp_path / "out", "same")[0]
+    assert next(iter(read_lines(copy, images=tmp_path / "in"))).text == text
+
+
+def page_with(folder, lines: str):
+    """A PAGE file with one region, which has the text of its lines in their own order."""
+    xml_pages.draw_page(folder / "p.png", (400, 200))
+    text = "<TextEquiv><Unicode>first\nsecond</Unicode></TextEquiv>"
+    (folder / "p.xml").write_text(
+        '<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15"><Page imageFilename="p.png" '
+        'imageWidth="400" imageHeight="200"><TextRegion id="r"><Coords points="0,0 400,0 400,200 0,200"/>'
+        f"{lines}{text}</TextRegion></Page></PcGts>",
+        encoding="utf-8",
+    )
+    return folder / "p.xml"
+
+
+def test_the_text_of_a_region_follows_the_order_of_its_lines(tmp_path):
+    lines = "".join(
+        f'<TextLine id="{text}" custom="readingOrder {{index:{place};}}"><Coords points="0,0 300,0 300,40 0,40"/>'
+        f"<TextEquiv><Unicode>{text}</Unicode></TextEquiv></TextLine>"
+        for place, text in ((1, "second"), (0, "first"))
+    )
+    found = read_lines(page_with(tmp_path / "in", lines))
+    copy = write_transcriptions(map(Transcription.of, found), tmp_path / "out", "same")[0]
+    assert etree.parse(copy).findtext(".//{*}TextRegion/{*}TextEquiv/{*}Unicode") == "first\nsecond"
+
+
+def test_an_empty_text_of_a_line_does_not_hide_its_words(tmp_path):
+    shape = '<Coords points="0,0 300,0 300,40 0,40"/>'
+    empty = "<TextEquiv><Unicode></Unicode></TextEquiv>"
+    words = "".join(
+        f'<Word id="{word}">{shape}<TextEquiv><Unicode>{word}</Unicode></TextEquiv></Word>' for word in ("foo", "bar")
+    )
+    lines = f'<TextLine id="1">{shape}{words}{empty}</TextLine><TextLine id="2">{shape}{empty}</TextLine>'
+    assert [line.text for line in read_lines(page_with(tmp_path / "in", lines))] == ["foo bar", ""]

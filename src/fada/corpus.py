@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fada.data.readers import table_rows
 from fada.errors import FadaError
 
 Pair = tuple[str, str]
@@ -87,7 +88,7 @@ class Corpus:
         elif suffix in (".jsonl", ".ndjson"):
             rows = self._jsonl(path)
         elif suffix in (".csv", ".tsv"):
-            rows = self._csv(path, "\t" if suffix == ".tsv" else ",")
+            rows = self._table(path)
         else:
             domain = self._domain_of(file)
             with _opened(path) as stream:
@@ -121,29 +122,22 @@ class Corpus:
             raise FadaError(f"{where}: column {column!r} is missing its value. Fill it in, or remove the row.")
         return row[column]
 
-    def _csv(self, path: Path, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        csv.field_size_limit(sys.maxsize if sys.maxsize < 2**31 else 2**31 - 1)
+    def _table(self, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        header: list[str] = []
         with _opened(path) as stream:
             lines = (line + "\n" for _, line in self._lines(stream, str(path), cut=False))
-            # Strict: a stray quotation mark is reported; otherwise it would swallow the lines that follow.
-            reader = csv.reader(lines, delimiter=delimiter, strict=True)
-            try:
-                header = next(reader, None)
-                if header is None:
-                    raise FadaError(f"{path}: empty, expected a first line with the names of the columns.")
-                for cells in reader:
-                    where = f"{path}, line {reader.line_num}"
-                    if len(cells) not in (0, len(header)):
-                        raise FadaError(
-                            f"{where}: {len(cells)} cells under {len(header)} columns. "
-                            f"Quote the cells that hold {delimiter!r}."
-                        )
-                    if cells:
-                        yield where, dict(zip(header, cells, strict=True))
-            except csv.Error as error:
-                raise FadaError(
-                    f"{path}, line {reader.line_num}: {error}. Is a quotation mark left open, or not doubled?"
-                ) from None
+            for number, cells in table_rows(lines, path.suffix):
+                where = f"{path}, line {number}"
+                if isinstance(cells, csv.Error):
+                    raise FadaError(f"{where}: {cells}. Is a quotation mark left open, or not doubled?")
+                if header and len(cells) not in (0, len(header)):
+                    found = f"{len(cells)} cells under {len(header)} columns"
+                    raise FadaError(f"{where}: {found}. Quote the cells that hold the delimiter.")
+                if header and cells:
+                    yield where, dict(zip(header, cells, strict=True))
+                header = header or cells
+        if not header:
+            raise FadaError(f"{path}: empty, expected a first line with the names of the columns.")
 
     def _jsonl(self, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         with _opened(path) as stream:

@@ -9,9 +9,8 @@ import csv
 import json
 import os
 import unicodedata
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +354,8 @@ def _complete(
 
 def read_table(file: Path) -> dict[str, list[Any]]:
     """The columns of a parquet, CSV, TSV or JSONL file; bytes, images and nested values are left out."""
+    from fada.data.readers import table_rows
+
     suffix = file.suffix.lower()
     if suffix == ".parquet":
         import pyarrow as pa
@@ -370,35 +371,26 @@ def read_table(file: Path) -> dict[str, list[Any]]:
         try:
             if suffix in {".jsonl", ".ndjson"}:
                 return _json_columns(file, stream)
-            rows = _tsv_rows(stream) if suffix == ".tsv" else _csv_rows(stream)
-            header = next(rows, None)
-            if header is None:
-                raise FadaError(f"{file}: empty, expected a header line with the column names.")
-            columns: dict[str, list[Any]] = {name: [] for name in header}
-            for number, cells in enumerate(rows, 2):
-                if len(cells) != len(header):
+            header: list[str] | None = None
+            columns: dict[str, list[Any]] = {}
+            for number, found in table_rows(stream, suffix):
+                if isinstance(found, csv.Error):
+                    raise FadaError(f"{file}, row {number}: not CSV ({found}); close or double its quotation marks.")
+                cells = found or [""]
+                if header is None:
+                    header, columns = cells, {name: [] for name in cells}
+                elif len(cells) != len(header):
                     raise FadaError(
                         f"{file}, row {number}: {len(cells)} cells, expected {len(header)} as in the header."
                     )
-                for name, cell in zip(header, cells, strict=True):
-                    columns[name].append(cell)
+                else:
+                    for name, cell in zip(header, cells, strict=True):
+                        columns[name].append(cell)
+            if header is None:
+                raise FadaError(f"{file}: empty, expected a header line with the column names.")
             return columns
         except UnicodeDecodeError as error:
             raise FadaError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
-
-
-def _csv_rows(stream: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(stream)
-    first = next(lines, "")
-    return csv.reader(chain([first], lines), delimiter=max(",;|", key=first.count)) if first else iter(())
-
-
-def _tsv_rows(stream: Iterable[str]) -> Iterator[list[str]]:
-    """Cells between tabs; quotation marks are text, unless they enclose the cell as spreadsheets write it."""
-    for line in stream:
-        cells = line.rstrip("\r\n").split("\t")
-        quoted = (len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells)
-        yield [cell[1:-1].replace('""', '"') if q else cell for cell, q in zip(cells, quoted, strict=True)]
 
 
 def _is_flat(kind: Any) -> bool:

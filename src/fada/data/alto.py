@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from lxml import etree
 from lxml.builder import ElementMaker
 
+from fada.data.writers import Provenance, Transcription, part_spans, word_spans
 from fada.data.xml import (
     Element,
     PageCrop,
@@ -20,14 +20,12 @@ from fada.data.xml import (
     in_reading_order,
     insert_first,
     insert_last_of,
+    local_name,
     number,
     points,
     text_lines,
     xml_text,
 )
-
-if TYPE_CHECKING:
-    from fada.data.writers import Provenance, Transcription
 
 NAMESPACE = "http://www.loc.gov/standards/alto/ns-v4#"
 _SCHEMA = f"{NAMESPACE} http://www.loc.gov/standards/alto/v4/alto-4-4.xsd"
@@ -96,25 +94,45 @@ def _baseline(text: str | None, box: tuple[float, float, float, float] | None) -
 
 
 def line_text(element: Element) -> str | None:
-    """The text of a line: its strings joined with spaces, and its hyphen; None if it has no strings."""
-    strings = [string.get("CONTENT") or "" for string in element.iterfind("{*}String")]
+    """The text of a line: its strings with spaces where it has them, and its hyphen; None if it has no strings."""
+    words = _words(element)
     hyphen = "".join(one.get("CONTENT") or "" for one in element.iterfind("{*}HYP"))
-    if not strings:
+    if not words:
         return hyphen or None
-    text = " ".join(string for string in strings if string)
+    text = " ".join(filter(None, map(_content, words)))
     return text if hyphen and text.endswith(hyphen) else text + hyphen
+
+
+def _words(line: Element) -> list[list[Element]]:
+    """The strings of a line by word: those between two spaces (`SP`) are one; without any space, each is one."""
+    spaced = line.find("{*}SP") is not None
+    words: list[list[Element]] = [[]]
+    for child in line.iterchildren("{*}String", "{*}SP"):
+        if local_name(child) == "SP":
+            words.append([])
+        elif spaced:
+            words[-1].append(child)
+        else:
+            words.append([child])
+    return [word for word in words if word]
+
+
+def _content(strings: Sequence[Element]) -> str:
+    return "".join(string.get("CONTENT") or "" for string in strings)
 
 
 # --- writing into a file ---------------------------------------------------------------------------------------------
 
 
-def set_text(line: Element, result: "Transcription") -> None:
+def set_text(line: Element, result: Transcription) -> None:
     """Put a transcription into a text line: contents and confidences change, no element is added but a missing string.
 
-    Several strings share the words out among them (:func:`fada.data.xml.allot`), glyphs the characters.
+    Several strings share the words out among them (:func:`fada.data.xml.allot`), strings of one word and glyphs the
+    characters. If the text is what it was, the strings are too.
     """
-    text = xml_text(result.text)
-    end = _set_hyphen(line, text)
+    text = xml_text(result.text or "")
+    unchanged = text == line_text(line)
+    end = len(text) if unchanged else _set_hyphen(line, text)
     strings = line.findall("{*}String")
     if not strings:
         string = etree.Element(_sibling_name(line, "String"))
@@ -123,21 +141,35 @@ def set_text(line: Element, result: "Transcription") -> None:
                 string.set(name, line.get(name))
         insert_last_of(line, ("Shape",), string)
         strings = [string]
-    words = [(found.start(), found.end()) for found in re.finditer(r"\S+", text[:end])]
-    if len(strings) == 1:
-        spans = [(0, end)]
-        shares = [range(len(words))]
-    else:
-        old = [string.get("CONTENT") or "" for string in strings]
-        shares = allot([text[start:stop] for start, stop in words], old, " ")
-        spans = [(words[share[0]][0], words[share[-1]][1]) if share else (0, 0) for share in shares]
-    for string, span, share in zip(strings, spans, shares, strict=True):
+    kept = _kept_spans(text, strings) if unchanged else None
+    for string, span in zip(strings, kept or _new_spans(text[:end], _words(line)), strict=True):
         string.set("CONTENT", text[slice(*span)])
-        _set(string, "WC", result.confidence_of(span, share))
+        _set(string, "WC", result.confidence_of(span))
         characters = result.characters_in(span)
         levels = None if characters is None else " ".join(str(round(9 * (1 - value))) for value in characters)
         _set(string, "CC", levels)
         _set_glyphs(string, text[slice(*span)], characters)
+
+
+def _kept_spans(text: str, strings: Sequence[Element]) -> list[tuple[int, int]] | None:
+    """Where the strings of a line stand in its text; the hyphen may be a part of the last one, or follow it."""
+    contents = [_content([string]) for string in strings]
+    ends = (len(text), len(text) - 1) if text[-1:] in _HYPHENS else (len(text),)
+    return next((spans for end in ends if (spans := part_spans(text[:end], contents))), None)
+
+
+def _new_spans(text: str, words: Sequence[Sequence[Element]]) -> list[tuple[int, int]]:
+    """Which part of a new text each string gets."""
+    if len(words) == len(words[0]) == 1:
+        return [(0, len(text))]
+    found = word_spans(text)
+    spans: list[tuple[int, int]] = []
+    shares = allot([text[slice(*word)] for word in found], [_content(strings) for strings in words], " ")
+    for share, strings in zip(shares, words, strict=True):
+        start, end = (found[share[0]][0], found[share[-1]][1]) if share else (0, 0)
+        parts = allot(text[start:end], [_content([string]) for string in strings], "")
+        spans += [(start + part.start, start + part.stop) for part in parts]
+    return spans
 
 
 def _set_hyphen(line: Element, text: str) -> int:
@@ -180,7 +212,7 @@ def finish(tree: Tree, changed: Sequence[Element]) -> None:
                     string.set("SUBS_CONTENT", whole)
 
 
-def record(tree: Tree, provenance: "Provenance") -> None:
+def record(tree: Tree, provenance: Provenance) -> None:
     """Say in the description what recognised the text: `Processing` in ALTO 4, `OCRProcessing` before."""
     root = tree.getroot()
     namespace = etree.QName(root).namespace

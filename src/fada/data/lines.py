@@ -6,7 +6,7 @@ columns are kept in `extra`. :func:`read_lines` reads every supported format int
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -96,6 +96,11 @@ class Skipped:
         return f"{self.source}: {self.reason}"
 
 
+def printable(text: str) -> str:
+    r"""Text in which halves of surrogate pairs, which bytes in file names that are not UTF-8 become, are `\\udce9`."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class Log:
     """What happened while reading: what was left out and what is worth knowing; all counted, the first ones listed."""
 
@@ -111,13 +116,13 @@ class Log:
         self.skipped_count += 1
         self.reasons[kind or reason] += 1
         if len(self.skipped) < LISTED:
-            self.skipped.append(Skipped(source, reason))
+            self.skipped.append(Skipped(printable(source), printable(reason)))
 
     def note(self, text: str) -> None:
         """Record something that was read, but not quite as it stood."""
         self.note_count += 1
         if len(self.notes) < LISTED:
-            self.notes.append(text)
+            self.notes.append(printable(text))
 
 
 Reader: TypeAlias = Callable[[Log, bool], Iterator[Line]]
@@ -204,6 +209,10 @@ class LineSet:
     def skip(self, line: Line, reason: str | Exception) -> None:
         """Record a line that was read but turned out to be unusable, such as one with a broken image."""
         self._log.skip(line.source or line.id, str(reason))
+
+    def note(self, text: str) -> None:
+        """Record something that was written, but not quite as it was read."""
+        self._log.note(text)
 
     def count(self) -> int:
         """The number of lines; reads the set once if it is not known yet."""
@@ -321,6 +330,24 @@ def write_parquet(
     from fada.data import parquet
 
     return parquet.write_parquet(lines, path, licence=licence, citation=citation)
+
+
+def column_names(own: Collection[str], further: Collection[str]) -> dict[str, str]:
+    """The names that further columns are written under: their own, `text~source` for `text` where a line has a `text`.
+
+    Args:
+        own: names of the columns for the line's own fields, which win.
+        further: names of the further columns.
+    """
+    taken = {*own, *further}
+    names: dict[str, str] = {}
+    for name in further:
+        new = name
+        while new in own or (new != name and new in taken):
+            new += "~source"
+        names[name] = new
+        taken.add(new)
+    return names
 
 
 def with_extra(line: Line, **columns: Any) -> Line:

@@ -15,11 +15,13 @@ from fada.data.lines import Line, LineSet, Log
 from fada.data.readers import (
     AUDIO_SUFFIXES,
     IMAGE_SUFFIXES,
+    LINK_OUTSIDE,
     Base,
     Columns,
     Options,
     canonical_split,
     split_of,
+    table_rows,
 )
 from fada.errors import FadaError
 
@@ -29,12 +31,16 @@ _UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogate
 
 def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet:
     """The rows of one or several manifests."""
+    base = Base.of(source, options)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for file in files:
             split = split_of(file.name) if source.is_dir() else None
+            if not base.holds(file):
+                log.skip(base.name(file), LINK_OUTSIDE)
+                continue
             try:
-                yield from _read_manifest(file, Base.of(source, options), split, options, log, media)
+                yield from _read_manifest(file, base, split, options, log, media)
             except UnicodeDecodeError as error:
                 log.skip(
                     file.name, f"the rest of the manifest cannot be decoded ({error})", "manifest cannot be decoded"
@@ -143,24 +149,12 @@ def _table_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, d
 
 def _cells(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[str]]]:
     with _open(file, options) as opened:
-        if file.suffix.lower() == ".tsv":
-            for number, line in enumerate(opened, 1):
-                if line := line.rstrip("\r\n"):
-                    yield number, [_unquoted(cell) for cell in line.split("\t")]
-            return
-        start = opened.readline()
-        reader = csv.reader(chain([start], opened), delimiter=max(",;\t|", key=start.count))
-        while True:
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                reason = f"not CSV: {error}; is a quotation mark not closed?"
-                log.skip(f"{file.name}:{reader.line_num}", reason, "not CSV")
-                continue
-            if row:
-                yield reader.line_num, row
+        for number, row in table_rows(opened, file.suffix):
+            if isinstance(row, csv.Error):
+                reason = f"not CSV: {row}; is a quotation mark not closed, or not doubled?"
+                log.skip(f"{file.name}:{number}", reason, "not CSV")
+            elif row:
+                yield number, row
 
 
 def _open(file: Path, options: Options) -> Any:
@@ -168,14 +162,6 @@ def _open(file: Path, options: Options) -> Any:
         return file.open(encoding=_encoding(file, options), errors="surrogateescape", newline="")
     except LookupError as error:
         raise FadaError(f"{file}: {error}.") from None
-
-
-def _unquoted(cell: str) -> str:
-    """A TSV cell without the quotation marks that spreadsheets put around some cells; a lone mark is text."""
-    inner = cell[1:-1]
-    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
-        return inner.replace('""', '"')
-    return cell
 
 
 def _is_header(cells: list[str], options: Options) -> bool:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from lxml import etree
 from lxml.builder import ElementMaker
 
+from fada.data.writers import Provenance, Transcription, part_spans, word_spans
 from fada.data.xml import (
     Element,
     PageCrop,
@@ -25,9 +25,6 @@ from fada.data.xml import (
     text_lines,
     xml_text,
 )
-
-if TYPE_CHECKING:
-    from fada.data.writers import Provenance, Transcription
 
 NAMESPACE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
@@ -57,16 +54,18 @@ def _page(page: Element, places: dict[Element, int]) -> XmlPage:
 
 
 def _lines_by_region(page: Element) -> Iterator[Element]:
-    """Lines in document order, those of one region by their own index if all of them have one."""
+    """Lines in document order, those of one region in their own."""
     regions: dict[Element, list[Element]] = {}
     for line in page.iter("{*}TextLine"):
         regions.setdefault(line.getparent(), []).append(line)
     for lines in regions.values():
-        order = [_index(line) for line in lines]
-        if None in order:
-            yield from lines
-        else:
-            yield from (lines[place] for place in sorted(range(len(lines)), key=lambda place: order[place] or 0))
+        yield from _in_own_order(lines)
+
+
+def _in_own_order(lines: list[Element]) -> list[Element]:
+    """The lines of a region by their own index, if all of them have one."""
+    order = {line: _index(line) for line in lines}
+    return lines if None in order.values() else sorted(lines, key=lambda line: order[line] or 0)
 
 
 def _index(element: Element) -> int | None:
@@ -122,13 +121,12 @@ def _points(element: Element | None) -> tuple[Point, ...]:
 def line_text(element: Element) -> str | None:
     """The text of a line: its own, else its words joined with spaces, else their glyphs; None if there is none."""
     equivalent = _equivalent(element)
-    if equivalent is not None:
-        return _unicode(equivalent)
+    text = None if equivalent is None else _unicode(equivalent)
     for name, joiner in (("Word", " "), ("Glyph", "")):
-        parts = [line_text(part) for part in element.iterfind(f"{{*}}{name}")]
+        parts = [] if text else [line_text(part) for part in element.iterfind(f"{{*}}{name}")]
         if any(part is not None for part in parts):
-            return joiner.join(part for part in parts if part)
-    return None
+            text = joiner.join(part for part in parts if part)
+    return text
 
 
 def _equivalent(element: Element) -> Element | None:
@@ -148,20 +146,26 @@ def _unicode(equivalent: Element) -> str:
 # --- writing into a file ---------------------------------------------------------------------------------------------
 
 
-def set_text(line: Element, result: "Transcription") -> None:
+def set_text(line: Element, result: Transcription) -> None:
     """Put a transcription into a text line and its words and glyphs: texts and confidences change, nothing else.
 
     The words are shared out among the `Word` elements that are there (:func:`fada.data.xml.allot`).
     """
-    text = xml_text(result.text)
-    _set_equivalent(line, text, result.confidence_of((0, len(text)), None))
+    text = xml_text(result.text or "")
+    _set_equivalent(line, text, result.confidence_of(None))
     elements = line.findall("{*}Word")
-    words = [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
     old = [line_text(element) or "" for element in elements]
-    for element, share in zip(elements, allot([text[slice(*word)] for word in words], old, " "), strict=True):
-        span = (words[share[0]][0], words[share[-1]][1]) if share else (0, 0)
-        _set_equivalent(element, text[slice(*span)], result.confidence_of(span, share))
+    kept = part_spans(text, old) if " ".join(filter(None, old)) == text else None
+    for element, span in zip(elements, kept or _new_spans(text, old), strict=True):
+        _set_equivalent(element, text[slice(*span)], result.confidence_of(span))
         _set_glyphs(element, text[slice(*span)], result.characters_in(span))
+
+
+def _new_spans(text: str, old: Sequence[str]) -> list[tuple[int, int]]:
+    """Which part of a new text each word element gets that had an old one."""
+    words = word_spans(text)
+    shares = allot([text[slice(*word)] for word in words], old, " ")
+    return [(words[share[0]][0], words[share[-1]][1]) if share else (0, 0) for share in shares]
 
 
 def _set_glyphs(word: Element, text: str, characters: Sequence[float] | None) -> None:
@@ -198,11 +202,11 @@ def finish(tree: Tree, changed: Sequence[Element]) -> None:
     for region in dict.fromkeys(line.getparent() for line in changed):
         equivalent = None if region is None else _equivalent(region)
         if equivalent is not None:
-            lines = [line_text(line) or "" for line in region.iterfind("{*}TextLine")]
-            _set_equivalent(region, "\n".join(lines), None)
+            lines = _in_own_order(region.findall("{*}TextLine"))
+            _set_equivalent(region, "\n".join(line_text(line) or "" for line in lines), None)
 
 
-def record(tree: Tree, provenance: "Provenance") -> None:
+def record(tree: Tree, provenance: Provenance) -> None:
     """Say in the metadata what recognised the text: a `MetadataItem` from 2018 on, a line in `Comments` before."""
     root = tree.getroot()
     namespace = etree.QName(root).namespace

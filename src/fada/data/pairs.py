@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fada.data.lines import Line, LineSet, Log
-from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, Base, Options, natural, split_of, walk
+from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, Options, natural, split_of, walk
 
 GT_SUFFIX = ".gt.txt"
 _VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`
@@ -47,7 +47,8 @@ def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
         for image in walk(folder):
             if image.suffix.lower() not in media:
                 continue
-            text_file = texts.get(image.parent / _stem(image)) or texts.get(image)
+            names = image.name.removesuffix(image.suffix), _stem(image), image.name
+            text_file = next((texts[image.parent / name] for name in names if image.parent / name in texts), None)
             if text_file is None:
                 if source.is_dir():
                     reason = f"no transcription {_stem(image)}{GT_SUFFIX}"
@@ -57,6 +58,9 @@ def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
                 log.skip(base.name(image), "another form of an image that was read", "another form of an image")
                 continue
             used.add(text_file)
+            if not base.holds(text_file):
+                log.skip(base.name(text_file), LINK_OUTSIDE)
+                continue
             text = read_text(text_file, options.encoding, log)
             if text is not None and (line := _line(image, base, options, log, text)):
                 yield line
@@ -84,7 +88,7 @@ def _line(file: Path, base: Base, options: Options, log: Log, text: str | None) 
     if options.split not in (None, split):
         return None
     if not base.holds(file):
-        log.skip(name, "a link that leads outside of the folder; allow it with allow_outside (--allow-outside)")
+        log.skip(name, LINK_OUTSIDE)
         return None
     extra = {"split": split} if split else {}
     sound = file.suffix.lower() in AUDIO_SUFFIXES

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fada
-from fada.data.lines import Line, LineSet, Log, PathLike
+from fada.data.lines import Line, LineSet, Log, PathLike, column_names
 from fada.data.readers import SPLITS, Base, Columns, Options, canonical_split, split_of
 from fada.errors import FadaError
 from fada.files import replacing
@@ -90,17 +90,31 @@ def _lines(
     columns = Columns.detect(schema.names, options, str(file), _kinds(schema, features))
     wanted = [name for name in schema.names if media or name not in columns.media]
     labelled = {
-        key: feature.get("names") or []
+        key: feature["names"]
         for key, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
     }
     name = base.name(file)
     number = 0
     for batch in batches(wanted):
-        for row in batch.to_pylist():
+        for row in _rows(batch):
             number += 1
-            if line := _line(row, columns, labelled, file, name, number, base, split, options, log, media):
+            if isinstance(row, Exception):
+                log.skip(f"{name}:{number}", f"the row cannot be read ({row})", "row cannot be read")
+            elif line := _line(row, columns, labelled, file, name, number, base, split, options, log, media):
                 yield line
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Exception]:
+    """The rows of a batch; for one that holds a value that Python has none for, what is wrong with it."""
+    try:
+        yield from batch.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        if batch.num_rows == 1:
+            yield error
+            return
+        for place in range(batch.num_rows):
+            yield from _rows(batch.slice(place, 1))
 
 
 def _line(
@@ -168,9 +182,10 @@ def _payload(value: Any) -> tuple[bytes | None, str | None]:
 
 def _metadata(schema: pa.Schema) -> dict[str, Any]:
     try:
-        return json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info") or {}
-    except (ValueError, AttributeError):
+        info = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]
+    except (ValueError, TypeError, LookupError):
         return {}
+    return info if isinstance(info, dict) else {}
 
 
 def _features(schema: pa.Schema) -> dict[str, Any]:
@@ -274,22 +289,29 @@ def write_parquet(
     extra, fixed, splits = _survey(lines)
     schema = _schema(extra, fixed, licence, citation)
     to_file = path.suffix.lower() == ".parquet"
+    files = {"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}
+    for file in () if to_file else path.glob("*.parquet"):
+        if split_of(file.name) and file not in files.values():
+            raise FadaError(
+                f"{file}: is there already and would be read along with the new {', '.join(sorted(splits))}; "
+                "remove it, or choose another folder."
+            )
     written = 0
     with ExitStack() as stack:
         writers = {
             split: stack.enter_context(pq.ParquetWriter(stack.enter_context(replacing(file)), schema))
-            for split, file in ({"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}).items()
+            for split, file in files.items()
         }
-        waiting: dict[str, list[dict[str, Any]]] = {split: [] for split in writers}
+        waiting: dict[str, list[pa.Table]] = {split: [] for split in writers}
 
         def flush(split: str) -> None:
-            writers[split].write_table(pa.Table.from_pylist(waiting[split], schema=schema))
+            writers[split].write_table(pa.concat_tables(waiting[split]))
             waiting[split].clear()
 
         for line in lines:
             try:
-                row = _row(line, extra, fixed)
-            except FadaError as error:
+                row = pa.Table.from_pylist([_row(line, extra, fixed)], schema=schema)
+            except (FadaError, pa.ArrowException, ValueError, OverflowError, TypeError) as error:
                 lines.skip(line, error)
                 continue
             split = "" if to_file else line.split or "train"
@@ -312,30 +334,53 @@ def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]
     for line in lines.without_media() if first is not None else ():
         splits[line.split or "train"] = None
         fixed |= {name for name in ("image", "audio", "domain") if getattr(line, name) is not None}
-        for key, value in line.extra.items():
-            if value is None or key in _FIXED:
-                types.setdefault(key, pa.null())
-                continue
-            try:
-                found = pa.scalar(value).type
-            except (pa.ArrowException, OverflowError):
-                found = pa.string()
-            known = types.get(key)
-            if known is None or pa.types.is_null(known):
-                types[key] = found
-            elif known != found:
-                numeric = all(pa.types.is_floating(one) or pa.types.is_integer(one) for one in (known, found))
-                types[key] = pa.float64() if numeric else pa.string()
-    for key in _FIXED:
-        types.pop(key, None)
+        _widen(types, line.extra)
     if first is not None:
         fixed |= {name for name in ("image", "audio") if getattr(first, name) is not None}
-    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}, fixed, list(splits)
+    return _known(types), fixed, list(splits)
+
+
+def _widen(types: dict[str, pa.DataType], row: Mapping[str, Any]) -> None:
+    """Let the types of columns hold the values of one more row; text if no other type holds all of them."""
+    for key, value in row.items():
+        known = types.setdefault(key, pa.null())
+        if value is None or pa.types.is_string(known):
+            continue
+        try:
+            found = pa.scalar(value).type
+            if found != known:
+                both = [pa.schema([(key, kind)]) for kind in (known, found)]
+                found = pa.unify_schemas(both, promote_options="permissive").field(0).type
+        except (pa.ArrowException, ValueError, OverflowError, TypeError):
+            found = pa.string()
+        types[key] = pa.string() if "struct<>" in str(found) else found  # parquet has no place for an empty struct
+
+
+def _known(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """The types, text for columns without any value."""
+    return {key: pa.string() if pa.types.is_null(kind) else kind for key, kind in types.items()}
+
+
+def _cell(value: Any, kind: pa.DataType) -> Any:
+    """A value as its column takes it: in a column of text, lists and structures become JSON."""
+    if value is None or isinstance(value, str) or not pa.types.is_string(kind):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """A table with the columns of all rows, in types that hold all their values."""
+    types: dict[str, pa.DataType] = {}
+    for row in rows:
+        _widen(types, row)
+    types = _known(types)
+    cells = [{key: _cell(value, types[key]) for key, value in row.items()} for row in rows]
+    return pa.Table.from_pylist(cells, schema=pa.schema(list(types.items())))
 
 
 def _schema(extra: Mapping[str, pa.DataType], fixed: set[str], licence: str | None, citation: str | None) -> pa.Schema:
     kinds = {name: _MEDIA if name in ("image", "audio") else pa.string() for name in _FIXED if name in fixed}
-    fields = [*kinds.items(), *extra.items()]
+    fields = [*kinds.items(), *((name, extra[key]) for key, name in column_names(_FIXED, extra).items())]
     info: dict[str, Any] = {"features": {name: _feature(name, kind) for name, kind in fields}}
     info |= {key: value for key, value in (("license", licence), ("citation", citation)) if value}
     made = {"made_by": f"fada {fada.__version__}", "licence": licence, "citation": citation}
@@ -361,9 +406,8 @@ def _feature(name: str, kind: pa.DataType) -> Any:
 
 def _row(line: Line, extra: Mapping[str, pa.DataType], fixed: set[str]) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(line, name) for name in ("text", "domain", "id") if name in fixed}
-    for key, kind in extra.items():
-        value = line.extra.get(key)
-        row[key] = value if value is None or not pa.types.is_string(kind) else str(value)
+    for key, name in column_names(_FIXED, extra).items():
+        row[name] = _cell(line.extra.get(key), extra[key])
     for kind in ("image", "audio"):
         if kind in fixed:
             row[kind] = _encoded(line, kind)

@@ -1,17 +1,19 @@
 """What the readers share: options, finding out the format, columns, domains, paths that stay inside, unique ids."""
 
 import csv
+import io
 import json
 import os
 import re
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fada.data.lines import Line, LineSet, Log, PathLike
+from fada.data.lines import Line, LineSet, Log, PathLike, printable
 from fada.errors import FadaError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
@@ -93,22 +95,31 @@ def domain_name(value: Any) -> str | None:
 # --- where things are ------------------------------------------------------------------------------------------------
 
 
+LINK_OUTSIDE = "a link that leads outside of the folder; allow it with allow_outside (--allow-outside)"
+
+
 @dataclass(frozen=True)
 class Base:
-    """A folder that the paths found in files must not leave."""
+    """A folder that the paths found in files, and the links in it, must not leave.
+
+    Attributes:
+        named: a file that was named as the source itself, which may be a link to anywhere.
+    """
 
     folder: Path
     allow_outside: bool = False
+    named: Path | None = None
 
     @classmethod
     def of(cls, source: Path, options: Options) -> "Base":
         """The base folder of a source: the folder itself, or the one that a file is in."""
+        named = None if source.is_dir() else source
         if options.base is not None:
-            return cls(options.base, options.allow_outside)
+            return cls(options.base, options.allow_outside, named)
         folder = source if source.is_dir() else source.parent
         if source.is_file() and folder.name.lower() in {"page", "alto"}:  # exports keep the images one folder up
             folder = folder.parent
-        return cls(folder, options.allow_outside)
+        return cls(folder, options.allow_outside, named)
 
     def name(self, path: PathLike) -> str:
         """The path relative to the base, with forward slashes."""
@@ -119,10 +130,10 @@ class Base:
 
     def holds(self, path: PathLike) -> bool:
         """Whether the path, links followed, is in the base folder."""
-        if self.allow_outside:
+        if self.allow_outside or path == self.named:
             return True
         base = os.fspath(self.folder)
-        if not _is_inside(os.path.dirname(os.path.normpath(path)), base):
+        if not _is_inside(os.path.dirname(path), base):
             return False
         return not os.path.islink(path) or _is_inside(os.path.realpath(path), base)
 
@@ -140,6 +151,8 @@ class Base:
             )
         if not os.path.isfile(path):
             raise FadaError(f"the file {name} does not exist")
+        if os.pardir in path:  # behind a link, `..` is not what it looks like
+            path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         return path
 
 
@@ -249,15 +262,72 @@ def _read_table(path: Path) -> dict[str, str]:
         if not isinstance(table, dict):
             raise FadaError(f"{path}: expected an object from manuscript to domain, found a {type(table).__name__}.")
         return {str(key): str(value) for key, value in table.items()}
-    first = text.partition("\n")[0]
-    delimiter = max("\t;,", key=first.count)
-    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
-    for number, row in enumerate(rows, 1):
-        if len(row) < 2:
+    rows: list[list[str]] = []
+    for number, row in table_rows(io.StringIO(text, newline=""), path.suffix):
+        if isinstance(row, csv.Error) or 1 <= len(row) < 2:
             raise FadaError(f"{path}, row {number}: expected manuscript and domain, found {row}.")
+        if row:
+            rows.append(row)
     if rows and rows[0][1].strip().lower() in COLUMN_NAMES["domain"]:
         rows = rows[1:]
     return {row[0].strip(): row[1].strip() for row in rows}
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+CELL_CHARACTERS = 2**24
+"""A quotation mark that is not closed within so many characters is a mistake."""
+
+
+def table_rows(stream: Iterable[str], suffix: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """The rows of a table with the number of the line that each ends on; for one that is not CSV, what is wrong.
+
+    A TSV file has a row a line; quotation marks are text, unless they enclose a cell as spreadsheets write it. In CSV,
+    the delimiter is the most frequent one in the first line, outside of quotation marks. After a row that is wrong,
+    such as one whose quotation mark is never closed, reading goes on with the next line.
+
+    Args:
+        stream: the lines with their ends.
+        suffix: `.tsv` for TSV; anything else is CSV.
+    """
+    lines = iter(stream)
+    if suffix.lower() == ".tsv":
+        for number, line in enumerate(lines, 1):
+            cells = line.rstrip("\r\n").split("\t")
+            yield number, [_unquoted(cell) for cell in cells] if any(cells) or len(cells) > 1 else []
+        return
+    csv.field_size_limit(CELL_CHARACTERS)
+    first = next(lines, "")
+    delimiter = max(",;\t|", key=re.sub(r'"[^"]*"?', "", first).count)
+    ahead, row = deque([first] if first else []), list[str]()
+
+    def physical_lines() -> Iterator[str]:
+        while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
+            row.append(line)
+            yield line
+
+    number = 0
+    while True:
+        reader = csv.reader(physical_lines(), delimiter=delimiter, strict=True)
+        try:
+            for cells in reader:
+                number += len(row)
+                row.clear()
+                yield number, cells
+            return
+        except csv.Error as error:
+            number += 1
+            ahead.extendleft(reversed(row[1:]))
+            row.clear()
+            yield number, error
+
+
+def _unquoted(cell: str) -> str:
+    """A TSV cell without the quotation marks that spreadsheets put around some cells; a lone mark is text."""
+    inner = cell[1:-1]
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
+        return inner.replace('""', '"')
+    return cell
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -320,7 +390,23 @@ class Columns:
         return otherwise
 
 
-# --- ids -------------------------------------------------------------------------------------------------------------
+# --- characters and ids -----------------------------------------------------------------------------------------------
+
+
+def printable_lines(lines: Iterable[Line], log: Log) -> Iterator[Line]:
+    """The lines that can be written: what is not Unicode in names and columns is escaped, a text with it is skipped."""
+    for line in lines:
+        if line.text is not None and printable(line.text) != line.text:
+            log.skip(line.source, "the text holds half of a surrogate pair, which is no character", "text not Unicode")
+            continue
+        names = {name: printable(value) for name in ("id", "domain", "source") if (value := getattr(line, name))}
+        extra = {
+            printable(key): printable(value) if isinstance(value, str) else value for key, value in line.extra.items()
+        }
+        if extra != line.extra or any(getattr(line, name) != value for name, value in names.items()):
+            log.note(f"{line.source}: what is not Unicode in its name or columns is written with backslashes.")
+            line = replace(line, **names, extra=extra)
+        yield line
 
 
 def unique_ids(lines: Iterable[Line], log: Log) -> Iterator[Line]:
@@ -364,7 +450,7 @@ def open_source(source: PathLike | Iterable[PathLike], options: Options) -> Line
             raise FadaError("no source of lines was given.")
 
     def read(log: Log, media: bool) -> Iterator[Line]:
-        return unique_ids((line for one in sets for line in one._read(log, media)), log)
+        return unique_ids(printable_lines((line for one in sets for line in one._read(log, media)), log), log)
 
     expected = [one.expected for one in sets]
     return LineSet(

@@ -1,9 +1,11 @@
 """Transcriptions written down: back into their ALTO or PAGE files, into new ones, or as text and tables."""
 
 import csv
+import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +16,11 @@ from types import ModuleType
 from typing import Any, TextIO
 
 import fada
-from fada.data.lines import Line, LineSet, PathLike
+from fada.data.lines import Line, LineSet, PathLike, column_names
 from fada.data.pairs import GT_SUFFIX
 from fada.data.readers import IMAGE_SUFFIXES
 from fada.errors import FadaError
-from fada.files import replacing, write_json, write_text
+from fada.files import replacing, write_json
 
 FORMATS = ("same", "alto", "page", "txt", "tsv", "csv", "jsonl", "parquet", "pairs")
 """`same`: a copy of the ALTO or PAGE files that the lines come from, with the new text."""
@@ -30,16 +32,16 @@ class Transcription:
 
     Attributes:
         id: of the line.
-        text: what was recognised.
+        text: what was recognised; None if it is not known, as for lines that are only converted.
         confidence: of the whole line, 0 to 1.
-        word_confidences: one for each word of `text` (separated by white space).
+        word_confidences: one for each word of `text` (separated by spaces).
         char_confidences: one for each character of `text`.
         line: the line itself; needed to write ALTO, PAGE, parquet and pairs.
         extra: further columns for tables, such as scores.
     """
 
     id: str
-    text: str
+    text: str | None
     confidence: float | None = None
     word_confidences: Sequence[float] | None = None
     char_confidences: Sequence[float] | None = None
@@ -49,29 +51,43 @@ class Transcription:
     @classmethod
     def of(cls, line: Line, text: str | None = None, **details: Any) -> "Transcription":
         """The transcription of a line; its own text if no other is given."""
-        return cls(line.id, (line.text or "") if text is None else text, line=line, **details)
+        return cls(line.id, line.text if text is None else text, line=line, **details)
 
     def characters_in(self, span: tuple[int, int]) -> list[float] | None:
         """The confidences of the characters from `span[0]` up to `span[1]`; None if they are not known."""
-        if self.char_confidences is None or len(self.char_confidences) != len(self.text) or span[0] == span[1]:
+        known = self.char_confidences is not None and len(self.char_confidences) == len(self.text or "")
+        if self.char_confidences is None or not known or span[0] == span[1]:
             return None
         return [min(max(float(value), 0.0), 1.0) for value in self.char_confidences[slice(*span)]]
 
-    def confidence_of(self, span: tuple[int, int], words: range | None) -> str | None:
+    def confidence_of(self, span: tuple[int, int] | None) -> str | None:
         """The confidence of a part of the text, as best known: of its words, its characters, else the whole line.
 
         Args:
-            words: the places of its words; None for the whole line.
+            span: from where to where the part goes; None for the whole line.
         """
         value = self.confidence
-        if words is not None or value is None:
-            by_word = self.word_confidences
-            characters = self.characters_in(span)
-            if by_word is not None and len(by_word) == len(self.text.split()) and (words is None or len(words)):
-                value = fmean(by_word if words is None else by_word[words.start : words.stop])
-            elif characters:
-                value = fmean(characters)
+        if span is not None or value is None:
+            start, end = span or (0, len(self.text or ""))
+            words = word_spans(self.text or "")
+            by_word = self.word_confidences if len(self.word_confidences or ()) == len(words) else None
+            of_words = [
+                one for one, word in zip(by_word or (), words, strict=False) if word[0] < end and start < word[1]
+            ]
+            if known := of_words or self.characters_in((start, end)):
+                value = fmean(known)
         return None if value is None else f"{min(max(float(value), 0.0), 1.0):.4f}"
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """From where to where the words of a text go, which are separated by spaces (U+0020)."""
+    return [found.span() for found in re.finditer("[^ ]+", text)]
+
+
+def part_spans(text: str, parts: Sequence[str]) -> list[tuple[int, int]] | None:
+    """From where to where the parts go that a text consists of, with or without spaces between them; None if not."""
+    found = re.fullmatch(" *+".join(f"({re.escape(part)})" for part in parts), text)
+    return None if found is None else [found.span(place) for place in range(1, len(parts) + 1)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,8 @@ def write_transcriptions(
         destination: a file for `txt`, `tsv`, `csv`, `jsonl`, `parquet`; a folder for `same`, `alto`, `page`, `pairs`
             (a folder for `txt` gets one file per page or image).
         format: one of :data:`FORMATS`; by default the ending of `destination`, and `same` for a folder.
-        provenance: recorded in the file where its format has a place, else in `<destination>.provenance.json`.
+        provenance: recorded in the file where its format has a place, else in `<destination>.provenance.json`, or
+            in `provenance.json` in the folder.
 
     Returns:
         The files written.
@@ -135,7 +152,7 @@ def write_transcriptions(
             writer(results, destination, provenance) if writer else _write_new(results, destination, provenance, chosen)
         )
     if chosen == "txt" and not ending:
-        return _write_text_files(results, destination)
+        return _write_text_files(results, destination, provenance)
     with _text_file(destination) as opened:
         _TABLES[chosen](results, opened)
     note = destination.with_name(f"{destination.name}.provenance.json")
@@ -148,12 +165,15 @@ def write_transcriptions(
 
 @contextmanager
 def _text_file(path: Path) -> Iterator[TextIO]:
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", errors="replace", newline="") as opened:
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened,
+    ):
         yield opened
 
 
-def _one_line(text: str) -> str:
-    return re.sub(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", text)
+def _one_line(text: str | None) -> str:
+    return re.sub(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+", " ", text or "")
 
 
 def _write_txt(results: Iterable[Transcription], opened: TextIO) -> None:
@@ -170,27 +190,29 @@ def _write_jsonl(results: Iterable[Transcription], opened: TextIO) -> None:
 
 
 def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str) -> None:
-    writer: Any = None
-    for result in results:
-        row = _columns(result)
-        if writer is None:
-            writer = csv.DictWriter(opened, list(row), dialect=dialect, lineterminator="\n", extrasaction="ignore")
-            writer.writeheader()
-        writer.writerow({key: _one_line(value) if isinstance(value, str) else value for key, value in row.items()})
-    if writer is None:
-        csv.writer(opened, dialect=dialect, lineterminator="\n").writerow(_columns(Transcription("", "")))
+    rows = [_columns(result) for result in results]
+    names = dict.fromkeys(name for row in rows or [_columns(Transcription("", ""))] for name in row)
+    writer = csv.DictWriter(opened, list(names), dialect=dialect, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _table_cell(value) for key, value in row.items()} for row in rows)
+
+
+def _table_cell(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return _one_line(value) if isinstance(value, str) else value
 
 
 def _columns(result: Transcription) -> dict[str, Any]:
-    line = result.line
-    return {
+    line, extra = result.line, dict(result.extra)
+    own = {
         "id": result.id,
         "text": result.text,
-        "confidence": result.confidence,
+        "confidence": extra.pop("confidence", None) if result.confidence is None else result.confidence,
         "domain": None if line is None else line.domain,
         "source": None if line is None else line.source,
-        **result.extra,
     }
+    return own | {new: extra[name] for name, new in column_names(own, extra).items()}
 
 
 _TABLES: Mapping[str, Callable[[Iterable[Transcription], TextIO], None]] = {
@@ -201,24 +223,29 @@ _TABLES: Mapping[str, Callable[[Iterable[Transcription], TextIO], None]] = {
 }
 
 
-def _write_text_files(results: Iterable[Transcription], folder: Path) -> list[Path]:
-    texts: dict[Path, list[str]] = {}
-    for result in results:
-        page = result.id.partition("#")[0]
-        texts.setdefault(folder / f"{safe_name(page)}.txt", []).append(_one_line(result.text))
-    for file, lines in texts.items():
-        write_text(file, "".join(f"{line}\n" for line in lines))
-    return list(texts)
+def _write_text_files(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
+    names, written = FileNames(), []
+    for name, found in _by_page(results):
+        file = folder / f"{names.take(name)}.txt"
+        with _text_file(file) as opened:
+            _write_txt(found, opened)
+        written.append(file)
+    return [*written, _record_in(folder, provenance)]
+
+
+def _record_in(folder: Path, provenance: Provenance) -> Path:
+    file = folder / "provenance.json"
+    write_json(file, provenance.to_dict())
+    return file
 
 
 def _write_parquet(results: Iterable[Transcription], file: Path, provenance: Provenance) -> list[Path]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from fada.data.parquet import table_of
+
     rows = [_columns(result) for result in results]
-    table = (
-        pa.Table.from_pylist(rows) if rows else pa.table({name: pa.array([], pa.string()) for name in ("id", "text")})
-    )
+    table = table_of(rows or [_columns(Transcription("", ""))]).slice(0, len(rows))
     said = json.dumps(provenance.to_dict(), ensure_ascii=False)
     with replacing(file) as temporary:
         pq.write_table(table.replace_schema_metadata({"fada": said}), temporary)
@@ -263,7 +290,8 @@ def _write_same(results: Iterable[Transcription], destination: Path, provenance:
         for index, result in texts.items():
             if index >= len(lines):
                 raise FadaError(f"{file}: has {len(lines)} lines now, line {index + 1} is missing; was it changed?")
-            module.set_text(lines[index], result)
+            if result.text is not None:
+                module.set_text(lines[index], result)
         module.finish(tree, [lines[index] for index in texts])
         module.record(tree, provenance)
         _write_bytes(copy, xml.serialize(tree, original))
@@ -275,19 +303,15 @@ def _write_new(results: Iterable[Transcription], folder: Path, provenance: Prove
     """New ALTO 4 or PAGE files: one for each page, or one for each line that has an image of its own."""
     from fada.data import alto, page, xml
 
-    pages: dict[Any, list[Transcription]] = {}
-    for result in results:
-        crop = None if result.line is None else result.line.image
-        pages.setdefault(crop.page if isinstance(crop, xml.PageCrop) else result.id, []).append(result)
-    written: list[Path] = []
-    for found in pages.values():
+    names, written = FileNames(), list[Path]()
+    for name, found in _by_page(results):
         line = _line_of(found[0])
-        file = folder / f"{safe_name(line.id.partition('#')[0])}.xml"
+        file = folder / f"{names.take(name)}.xml"
         if isinstance(line.image, xml.PageCrop):
             crops = [one.line.image for one in found if one.line and isinstance(one.line.image, xml.PageCrop)]
             size, image_name = line.image.page_size, line.image.page.name
         else:
-            image = _write_image(line, file.with_suffix(""))
+            image = _write_image(line, str(file.with_suffix("")))
             written.append(image)
             size, image_name = line.load_image().size, image.name
             whole = ((0.0, 0.0), (size[0], 0.0), (size[0], size[1]), (0.0, size[1]))
@@ -300,12 +324,25 @@ def _write_new(results: Iterable[Transcription], folder: Path, provenance: Prove
         # Lines are grouped by region in the file, so its order may differ from the one given.
         elements = {element.get("ID") or element.get("id"): element for element in xml.text_lines(tree.getroot())}
         for place, result in enumerate(found, 1):
-            module.set_text(elements[f"line_{place}"], result)
+            if result.text is not None:
+                module.set_text(elements[f"line_{place}"], result)
         module.record(tree, provenance)
         xml.etree.indent(tree)
         _write_bytes(file, xml.serialize(tree))
         written.append(file)
     return written
+
+
+def _by_page(results: Iterable[Transcription]) -> list[tuple[str, list[Transcription]]]:
+    """The transcriptions by page, each page with its name; a line that is not cut out of a page stands alone."""
+    from fada.data.xml import PageCrop
+
+    pages: dict[Any, tuple[str, list[Transcription]]] = {}
+    for place, result in enumerate(results):
+        crop = None if result.line is None else result.line.image
+        page, name = (crop.page, result.id.rpartition("#")[0]) if isinstance(crop, PageCrop) else (place, "")
+        pages.setdefault(page, (name or result.id, []))[1].append(result)
+    return list(pages.values())
 
 
 def _line_of(result: Transcription) -> Line:
@@ -322,13 +359,41 @@ def _write_bytes(path: Path, data: bytes) -> None:
 # --- images and pairs ------------------------------------------------------------------------------------------------
 
 
+NAME_BYTES = 200
+"""A part of a file name is cut to so many bytes; file systems take 255, endings included."""
+
+
 def safe_name(name: str) -> str:
     """An id as a relative path that cannot leave its folder and that every file system takes."""
-    parts = [re.sub(r'[<>:"\\|?*\x00-\x1f]', "_", part).strip(" .") for part in name.split("/")]
-    return "/".join(part[:150] for part in parts if part) or "line"
+    parts = [re.sub(r'[<>:"\\|?*\x00-\x1f\ud800-\udfff]', "_", part).strip(" .") for part in name.split("/")]
+    return "/".join(_cut(part) for part in parts if part) or "line"
 
 
-def _write_image(line: Line, stem: Path) -> Path:
+def _cut(part: str) -> str:
+    data = part.encode()
+    if len(data) <= NAME_BYTES:
+        return part
+    return f"{data[: NAME_BYTES - 9].decode(errors='ignore')}~{hashlib.sha1(data).hexdigest()[:8]}"
+
+
+class FileNames:
+    """The file names of one output: none is given twice, whichever characters and cases the file system tells apart."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> str:
+        """A safe name (:func:`safe_name`) that no other line has; `~2` is appended where it is taken."""
+        safe = new = safe_name(name)
+        number = 1
+        while (key := unicodedata.normalize("NFC", new.casefold())) in self._taken:
+            number += 1
+            new = f"{safe}~{number}"
+        self._taken.add(key)
+        return new
+
+
+def _write_image(line: Line, stem: str) -> Path:
     """The line's image beside its text, with its own bytes where it is a file."""
     from fada.data.parquet import png
 
@@ -342,14 +407,18 @@ def _write_image(line: Line, stem: Path) -> Path:
 
 
 def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
-    written = []
+    names, written = FileNames(), []
     for result in results:
-        stem = folder / safe_name(result.id)
+        stem = f"{folder / names.take(result.id)}"
         written.append(_write_image(_line_of(result), stem))
-        text = stem.with_name(stem.name + GT_SUFFIX)
-        write_text(text, _one_line(result.text) + "\n")
-        written.append(text)
-    return written
+        text = Path(stem + GT_SUFFIX)
+        if result.text is None:
+            text.unlink(missing_ok=True)
+        else:
+            with _text_file(text) as opened:
+                _write_txt([result], opened)
+            written.append(text)
+    return [*written, _record_in(folder, provenance)]
 
 
 def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:
@@ -374,10 +443,18 @@ def convert(lines: LineSet, destination: PathLike, format: str | None = None) ->
                 except FadaError as error:
                     lines.skip(line, error)
                     continue
-            yield Transcription.of(line, extra=_flat(line.extra))
+            kept = {key: value for key, value in line.extra.items() if not _holds_bytes(value)}
+            left.update(line.extra.keys() - kept.keys())
+            yield Transcription.of(line, extra=kept)
 
-    return write_transcriptions(results(), destination, chosen)
+    left: set[str] = set()
+    written = write_transcriptions(results(), destination, chosen)
+    for name in sorted(left):
+        lines.note(f"the column {name} holds images or other bytes and is not written; parquet would keep it.")
+    return written
 
 
-def _flat(extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in extra.items() if value is None or isinstance(value, str | int | float)}
+def _holds_bytes(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_holds_bytes, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bytes)
