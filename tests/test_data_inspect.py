@@ -121,7 +121,9 @@ def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path):
     assert [line.domain for line in read_lines(tmp_path / "x.parquet")] == ["13"] * 3
     done = run("convert", tmp_path / "x.parquet", "--to", tmp_path / "pairs", "--format", "pairs")
     assert done.exit_code == 0, done.output
-    assert sorted(line.text for line in read_lines(tmp_path / "pairs")) == ["", "a saint denis", "en france"]
+    pairs = read_lines(tmp_path / "pairs")
+    assert sorted(line.text for line in pairs) == ["a saint denis", "en france"]
+    assert pairs.skipped_count == 1  # the line without a text has an image only
 
 
 def test_published_lists_the_sets_and_asks_for_a_destination():
