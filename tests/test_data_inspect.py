@@ -144,3 +144,10 @@ def test_a_mistake_ends_with_code_2_and_one_sentence(tmp_path):
     assert done.returncode == 2
     assert "no such file or folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_source_is_never_overwritten(tmp_path):
+    (tmp_path / "lines.csv").write_text("id,text\n1,abc\n", encoding="utf-8")
+    done = run("convert", tmp_path / "lines.csv", "--to", tmp_path / "lines.csv")
+    assert "the source itself, which is never overwritten" in str(done.exception)
+    assert (tmp_path / "lines.csv").read_text(encoding="utf-8") == "id,text\n1,abc\n"

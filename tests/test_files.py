@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from fada.errors import FadaError
 from fada.files import replacing, write_json, write_text
 
 
@@ -83,3 +84,11 @@ def test_the_content_is_on_disk_before_it_takes_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: seen.append((os.fstat(handle).st_size, path.exists())))
     write_text(path, "text")
     assert seen == [(4, False)]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(FadaError, match="a folder is here"):
+        write_text(tmp_path, "x")
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(FadaError, match="cannot be written"):
+        write_text(tmp_path / "file" / "below", "x")

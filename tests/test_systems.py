@@ -204,3 +204,11 @@ def test_lines_without_a_label_are_clusters_of_their_own():
     systems = Systems([str(i) for i in range(count)], ["abc"] * count, texts, {"page": labels}, "test")
     found = evaluate_systems(systems, "a", clusters="page", bootstrap=20, resamples=20)
     assert found.evaluations["a"].clusters == 31
+
+
+def test_a_column_that_stands_twice_is_refused_and_blank_rows_are_passed_over(tmp_path):
+    (tmp_path / "twice.csv").write_text("id,text,text,hypothesis\n1,abc,q,abd\n", encoding="utf-8")
+    with pytest.raises(FadaError, match="the column 'text' stands twice"):
+        read_systems(tmp_path / "twice.csv")
+    (tmp_path / "blank.csv").write_text("id,text,hypothesis\n1,abc,abd\n\n", encoding="utf-8")
+    assert len(read_systems(tmp_path / "blank.csv")) == 1

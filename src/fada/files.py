@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fada.errors import FadaError
+
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 """What reading a damaged zip file, such as ``.npz``, raises besides OSError, ValueError and KeyError."""
 
@@ -22,13 +24,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     What is written is on disk before the renaming. A link stays a link, and its file is replaced; the file keeps its
     mode, a new one gets that of the user's mask. What is no file, such as a pipe, is yielded itself.
     """
+    if os.path.isdir(path):
+        raise FadaError(f"{path}: a folder is here, expected a file to write. Name one in it.")
     if os.path.exists(path) and not os.path.isfile(path):
         yield Path(path)
         return
     path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        raise FadaError(f"{path}: cannot be written ({error.strerror}). Choose another place.") from None
     try:
         yield temporary
         with temporary.open("rb+") as stream:

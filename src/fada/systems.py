@@ -379,6 +379,11 @@ def read_table(file: Path) -> dict[str, list[Any]]:
                 cells = found or [""]
                 if header is None:
                     header, columns = cells, {name: [] for name in cells}
+                    twice = next((name for name in cells if cells.count(name) > 1), None)
+                    if twice is not None:
+                        raise FadaError(f"{file}: the column {twice!r} stands twice. Rename one of the two.")
+                elif not found and len(header) > 1:
+                    continue
                 elif len(cells) != len(header):
                     raise FadaError(
                         f"{file}, row {number}: {len(cells)} cells, expected {len(header)} as in the header."

@@ -79,6 +79,10 @@ def check_lines(splits: Splits) -> None:
     """Refuse lines that cannot be trained on, before any time is spent: each case with what to do."""
     if not splits.train:
         raise FadaError("no lines to train on. Check the data source, its text column and its splits.")
+    if not splits.validation:
+        raise FadaError(
+            f"{len(splits.train)} training lines and none to choose the best epoch on. Add lines, or give --validation."
+        )
     missing = [line for line in splits.train if not line.domain]
     if missing and len(missing) < len(splits.train):
         raise FadaError(

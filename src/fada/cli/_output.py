@@ -41,12 +41,13 @@ def print_rows(
         writer.writerows(rows)
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title)
+    table = Table(title=title and escape(title))
     for column in columns:
         numeric = all(isinstance(row[column], int | float | None) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left")
+        table.add_column(escape(column), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(_cell(value, digits) for value in row.values()))
     Console().print(table)

@@ -149,8 +149,9 @@ def convert_command(
 ) -> None:
     """Read lines in any format and write them in another; a folder without --format gets one parquet file per split."""
     from fada.data.lines import read_lines
-    from fada.data.writers import convert
+    from fada.data.writers import convert, refuse_source
 
+    refuse_source(source, destination)
     lines = read_lines(
         source,
         format=read_as,

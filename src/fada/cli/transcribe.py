@@ -78,12 +78,15 @@ def transcribe(
     import tempfile
     from contextlib import nullcontext
 
+    from fada.data.writers import refuse_source
     from fada.models import DEFAULT_MODEL, resolve
     from fada.transcription import transcribe as run
 
     model, inputs = _model_and_inputs(model_and_inputs, DEFAULT_MODEL)
     if model == DEFAULT_MODEL and model not in model_and_inputs:
         typer.echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
+    if out is not None:
+        refuse_source(inputs, out)
     recognizer, lines = _open(model, inputs, threads, **_source(locals()))
     weights, knowledge = _decoder(resolve(model), targets, lam, scale, distance, beam, tuned, lm_text, domain_column)
     with nullcontext() if out else tempfile.TemporaryDirectory() as folder:

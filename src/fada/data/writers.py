@@ -421,6 +421,13 @@ def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Pro
     return [*written, _record_in(folder, provenance)]
 
 
+def refuse_source(sources: Iterable[PathLike], destination: PathLike) -> None:
+    """Refuse to write onto what is read: originals are never overwritten."""
+    for source in sources:
+        if os.path.exists(source) and os.path.realpath(source) == os.path.realpath(destination):
+            raise FadaError(f"{destination}: this is the source itself, which is never overwritten. Choose another.")
+
+
 def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:
     """Write lines with the text they have in another format; parquet keeps images, columns, licence and citation.
 
