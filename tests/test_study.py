@@ -5,6 +5,10 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.lines import read_lines, write_parquet
+from fada.data.synthetic import make_synthetic
+from fada.data.writers import convert
+from fada.errors import FadaError
+from fada.study import split_by_page
 
 
 def run(*arguments):
@@ -60,3 +64,15 @@ def test_the_guided_row_is_guided_even_where_plain_decoding_is_best(demo_folder)
 
     for name in ("standard", "fada-tr"):
         assert _guided_weights(Tuned.load(demo_folder / name / "tuned.json")).guided
+
+
+def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refused(tmp_path):
+    for name, seed in (("A", 0), ("B", 1)):
+        made = make_synthetic(lines=24, domains=2, height=32, seed=seed).save(tmp_path / name)
+        convert(read_lines(tmp_path / name), tmp_path / "ms" / name, "page")
+    out = tmp_path / "lines"
+    split_by_page([tmp_path / "ms"], out, {}, "folder")
+    for split in ("train", "validation", "test"):
+        assert {line.domain for line in read_lines(out / f"{split}.parquet")} == {"A", "B"}, made
+    with pytest.raises(FadaError, match="the lines of another study"):
+        split_by_page([tmp_path / "A"], out, {}, "folder")

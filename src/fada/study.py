@@ -4,6 +4,7 @@ Every step leaves its result in the study's folder and is skipped when it is the
 where it stopped.
 """
 
+import json
 import multiprocessing
 import os
 import warnings
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fada.errors import FadaError
-from fada.files import replacing
+from fada.files import replacing, write_json
 from fada.progress import console
 from fada.runs import Run, load_run
 from fada.systems import Systems, SystemsEvaluation, evaluate_systems
@@ -128,7 +129,11 @@ def split_by_page(
     from fada.data.lines import Line, read_lines, write_parquet
     from fada.data.published import with_splits
 
+    asked = {"data": [os.path.abspath(source) for source in data], "domain_from": domain_from, **columns}
+    record = out.with_name("source.json")
     if (out / "test.parquet").exists():
+        if record.exists() and json.loads(record.read_text(encoding="utf-8")) != asked:
+            raise FadaError(f"{out} holds the lines of another study. Choose another folder, or delete this one.")
         return [out]
     lines = read_lines([*data] if len(data) > 1 else data[0], domain_from=domain_from, **columns)  # type: ignore[arg-type]
     found = {line.split for line in lines.without_media()}
@@ -136,11 +141,14 @@ def split_by_page(
         return [*data]
 
     def page_of(line: Line) -> str:
-        return str(line.extra.get("page") or line.source.partition("#")[0] or line.id)
+        page = line.extra.get("page") or line.source.partition("#")[0] or line.id
+        return f"{line.extra.get('manuscript') or ''}/{page}"
 
-    _say("no test split in the data: dividing the pages of each domain into train, validation and test")
+    if "test" not in found:
+        _say("no test split in the data: dividing the pages of each domain into train, validation and test")
     divided = with_splits(lines, page_of, resplit="test" not in found)
     write_parquet(divided, out, licence=lines.licence, citation=lines.citation)
+    write_json(record, asked)
     for skipped in divided.skipped[:20]:
         console.print(f"  left out: {skipped}", highlight=False, markup=False)
     return [out]

@@ -549,7 +549,7 @@ def page_lines(
             crop = PageCrop(
                 image, size, polygon, baseline, file, line.index, line.region, line.id, options.grow, upright
             )
-        extra: dict[str, Any] = {"page": PurePosixPath(name).stem, "line_id": line.id}
+        extra: dict[str, Any] = {"page": name.removesuffix(file.suffix), "line_id": line.id}
         if line.region:
             extra["region"] = line.region
         if split:
