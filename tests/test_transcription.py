@@ -113,6 +113,8 @@ def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):
         found = [json.loads(row) for row in out.read_text(encoding="utf-8").splitlines()]
         outputs.append([(row["text"], row["domain"], row["score"]) for row in found])
     assert outputs[0] == outputs[1]
+    done = run("transcribe", model, images[0], "--domain", "14th", *options, "--out", tmp_path / "typo.jsonl")
+    assert "no target for 14th" in done.output
 
 
 @pytest.mark.parametrize("name", ["alto4", "page2019"])

@@ -194,6 +194,10 @@ def transcribe(
         for rows in _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size):
             journal.append(rows)
         notes = [*map(str, lines.skipped), *lines.notes]
+        named = {row["domain"] for row in journal.rows.values()} - {None}
+        if unknown := knowledge.unknown_domains(named):
+            known = ", ".join(knowledge.targets or ())
+            notes.append(f"no target for {', '.join(unknown)} (known: {known}): read with that of all domains together")
         if resumed:
             notes.append(f"{resumed} lines were already done")
         files = _write(lines, journal.rows, out, format, weights, model_name, targets_name)

@@ -52,12 +52,15 @@ def tune(
 
     from fada.cli._output import Format, chosen_format, print_json, print_rows
     from fada.cli.evaluate import readable
+    from fada.errors import FadaError
     from fada.files import write_json
     from fada.tuned import load_knowledge
     from fada.tuning import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
 
     files = load_tunable(source, targets, test, lines)
     knowledge = load_knowledge(files.targets, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
+    if knowledge.targets is None and knowledge.global_lm is None:
+        raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or training text (--lm-text).")
     grid = Grid.of(scale=scale, distance=distance, beam=beam, paper=paper)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning is in the evidence and is printed below
