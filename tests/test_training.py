@@ -471,3 +471,10 @@ def test_models_are_listed_and_described_on_the_command_line(reference: Run) -> 
     properties = {row["property"]: row["value"] for row in json.loads(described.stdout)}
     assert properties["kind"] == "ctc"
     assert set(properties["characters"]) == set(" abcd")
+
+
+def test_a_finished_run_says_what_it_does_not_have(reference: Run, tmp_path: Path) -> None:
+    shutil.copytree(reference.folder, tmp_path / "run")
+    (tmp_path / "run" / "emissions" / "test.npz").unlink()
+    with pytest.raises(fada.FadaError, match="the run has none"):
+        fada.load_run(tmp_path / "run").emissions("test")

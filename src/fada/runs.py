@@ -70,7 +70,10 @@ class Run:
     def _existing(self, name: str) -> Path:
         path = self.folder / name
         if not path.exists():
-            raise FadaError(f"{path} does not exist: the run has not finished. Continue it with --resume.")
+            why = "the run has not finished. Continue it with --resume."
+            if name != "metrics.json" and self.finished:
+                why = "the run has none. It may have had no lines of that kind, or be of a model without emissions."
+            raise FadaError(f"{path} does not exist: {why}")
         return path
 
     def _json(self, name: str) -> dict[str, Any]:

@@ -61,9 +61,11 @@ def train(
     if os.environ.get("RANK", "0") != "0":
         return
     metrics = finished.metrics
-    scores = metrics.get("test") or metrics["validation"]
-    for system, rates in scores.items():
-        typer.echo(f"{system}: CER {rates['cer']:.2f} %, WER {rates['wer']:.2f} %")
+    split = "test" if "test" in metrics else "validation"
+    if split == "validation":
+        typer.echo("no test lines: these are the validation lines, on which the best epoch was chosen", err=True)
+    for system, rates in metrics[split].items():
+        typer.echo(f"{system}, {split} lines: CER {rates['cer']:.2f} %, WER {rates['wer']:.2f} %")
     typer.echo(f"{finished.folder}: best epoch {metrics['best_epoch']}, {metrics['seconds'] / 60:.1f} minutes")
 
 
