@@ -138,7 +138,7 @@ def test_the_recipes_with_decoders_are_complete() -> None:
     for path in sorted((Path(__file__).parent.parent / "recipes").glob("main-*")):
         if path.stem.endswith(("trocr", "whisper")):
             recipe = Recipe.load(path)
-            assert {"standard", "tr-tt", "fada-tr", "aligned"} <= set(recipe.arms)
+            assert {"standard", "tr-tt", "fada-tr"} == set(recipe.arms)
             assert {"FADA-TR-GD", "TR-TT"} <= set(recipe.published)
             assert {"model", "epochs", "patience", "batch_size"} <= set(recipe.paper)
             assert recipe.quick.get("max_lines", 1000) <= 64
