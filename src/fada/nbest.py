@@ -113,7 +113,7 @@ class Rescorer:
         self._log_probs = np.array([value for values in lists.log_probs for value in values])
         self._terms: dict[str, NDArray[np.float64]] = {}
 
-    def evidence(self) -> Iterator[bytes]:
+    def recognized(self) -> Iterator[bytes]:
         """The hypotheses and their log-probabilities, for fingerprints."""
         for texts in self.lists.hypotheses:
             yield "\0".join(texts).encode("utf-8", "surrogatepass")

@@ -58,6 +58,7 @@ from fada.validation import validated
 
 CHECKPOINT_STATE = "fada_state.pt"
 _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
+# Settings that say where files lie and how a run is executed, not what comes of it.
 _FREE = {"data", "validation", "test", "out", "resume", "device", "threads", "save_steps", "encoder_cache"}
 _MEASURED_PER_EPOCH = 8  # steps of each epoch whose gradient norms are recorded
 
@@ -515,14 +516,14 @@ class _StopOnSignal(TrainerCallback):
         try:
             yield
         finally:
-            self._ignore()
+            self._restore()
 
     def _stop(self, number: int, _: Any) -> None:
         self.received = number
-        self._ignore()
+        self._restore()
         console.print("stopping after this step; once more to stop at once", highlight=False)
 
-    def _ignore(self) -> None:
+    def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

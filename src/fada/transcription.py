@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fada.data.lines import Line, LineSet
-from fada.data.writers import FORMATS, Provenance, Transcription, write_transcriptions
+from fada.data.writers import Provenance, Transcription, chosen_format, write_transcriptions
 from fada.errors import FadaError
 from fada.models import is_model_folder, resolve
 from fada.progress import progress_bar
@@ -229,10 +229,7 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
 
 def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
     """Refuse, before any line is read, what could not be written at the end."""
-    ending = out.suffix.lower().removeprefix(".")
-    chosen = format or ("same" if ending in ("", "xml") else ending)
-    if chosen not in FORMATS:
-        raise FadaError(f"{out}: format {chosen!r} is not known; there are: {', '.join(FORMATS)}.")
+    chosen = chosen_format(out, format)
     if chosen in ("tsv", "csv", "jsonl", "parquet") and out.is_dir():
         raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
     if chosen != "same":

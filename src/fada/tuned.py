@@ -347,7 +347,7 @@ class BeamSearch:
         """The best text of every line."""
         return [hypothesis.text for hypothesis in self.hypotheses(weights)]
 
-    def evidence(self) -> Iterator[bytes]:
+    def recognized(self) -> Iterator[bytes]:
         """The emissions, for fingerprints."""
         for log_probs in self.emissions.log_probs:
             yield np.ascontiguousarray(log_probs, np.float32).tobytes()

@@ -67,7 +67,7 @@ class Search(Protocol):
         """The best text of every line."""
         ...
 
-    def evidence(self) -> Iterator[bytes]:
+    def recognized(self) -> Iterator[bytes]:
         """What the recogniser said of the lines, for fingerprints."""
         ...
 
@@ -193,7 +193,7 @@ class Trials:
         digest = hashlib.sha256(json.dumps(settings).encode())
         for line, text in zip(self.search.ids, self.references, strict=True):
             digest.update(f"{line}\0{text}\0".encode("utf-8", "surrogatepass"))
-        for part in self.search.evidence():
+        for part in self.search.recognized():
             digest.update(part)
         return digest.hexdigest()[:16]
 

@@ -120,6 +120,15 @@ class Provenance:
         return {"tool": "fada", "version": self.version, "created": self.created, **self.settings()}
 
 
+def chosen_format(destination: Path, format: str | None) -> str:
+    """The format that is asked for, else that of the ending of `destination`; `same` for a folder."""
+    ending = destination.suffix.lower().removeprefix(".")
+    chosen = format or ("same" if ending in ("", "xml") else ending)
+    if chosen not in FORMATS:
+        raise FadaError(f"{destination}: format {chosen!r} is not known; there are: {', '.join(FORMATS)}.")
+    return chosen
+
+
 def write_transcriptions(
     results: Iterable[Transcription],
     destination: PathLike,
@@ -141,17 +150,14 @@ def write_transcriptions(
         The files written.
     """
     destination = Path(destination)
-    ending = destination.suffix.lower().removeprefix(".")
-    chosen = format or ("same" if ending in ("", "xml") else ending)
-    if chosen not in FORMATS:
-        raise FadaError(f"{destination}: format {chosen!r} is not known; there are: {', '.join(FORMATS)}.")
+    chosen = chosen_format(destination, format)
     provenance = provenance or Provenance()
     if chosen in ("same", "alto", "page", "pairs", "parquet"):
         writer = {"same": _write_same, "pairs": _write_pairs, "parquet": _write_parquet}.get(chosen)
         return (
             writer(results, destination, provenance) if writer else _write_new(results, destination, provenance, chosen)
         )
-    if chosen == "txt" and not ending:
+    if chosen == "txt" and not destination.suffix:
         return _write_text_files(results, destination, provenance)
     with _text_file(destination) as opened:
         _TABLES[chosen](results, opened)
