@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import xml_pages
 from fada.cli import app
-from fada.data.inspect import character_name, contact_sheet, inspect, shown
+from fada.data.inspect import contact_sheet, inspect
 from fada.data.lines import Line, LineSet, read_lines, write_parquet
 from fada.errors import FadaError
 
@@ -58,12 +58,6 @@ def test_check_finds_images_that_are_cut_off(tmp_path):
     lines = LineSet.of([Line("1", image=whole), Line("2", image=whole[:-40])])
     assert inspect(lines).lines == 2
     assert inspect(lines, check=True).lines == 1
-
-
-def test_characters_that_cannot_be_seen_are_shown_and_named():
-    assert (shown(" "), shown("\u0301"), shown("\n")) == ("␣", "◌\u0301", "")
-    assert character_name("\ue5d0").startswith("private use")
-    assert character_name("\x07") == "control character"
 
 
 def test_the_contact_sheet_shows_lines_of_every_domain(source, tmp_path):

@@ -12,7 +12,7 @@ from PIL import Image
 
 import xml_pages
 from fada.data.lines import Line, LineSet, Log, read_lines
-from fada.data.readers import domain_rule, natural, split_of, unique_ids
+from fada.data.readers import domain_rule, split_of, unique_ids
 from fada.errors import FadaError
 
 
@@ -177,10 +177,6 @@ def test_several_sources_follow_each_other_with_unique_ids(tmp_path):
 )
 def test_splits_are_recognised_by_name(path, split):
     assert split_of(path) == split
-
-
-def test_pages_are_in_natural_order():
-    assert sorted(["page_10", "page_2", "page_a"], key=natural) == ["page_2", "page_10", "page_a"]
 
 
 # --- domains ---------------------------------------------------------------------------------------------------------

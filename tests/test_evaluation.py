@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fada import confusions as fc
 from fada import evaluation as ev
 from fada.errors import FadaError
+from fada.text import unicode_name
 
 NASTY = [
     "",
@@ -224,9 +225,9 @@ def test_confusions_carry_unicode_names_most_frequent_first():
         ("", "c", 1, "insertion"),
     ]
     assert found[0].row()["reference name"] == "LATIN SMALL LETTER C"
-    assert fc.unicode_name("\ue8bf") == "U+E8BF (private use)"
-    assert fc.unicode_name("e\u0301") == "LATIN SMALL LETTER E + COMBINING ACUTE ACCENT"
-    assert fc.unicode_name("") == "(nothing)"
+    assert unicode_name("\ue8bf") == "U+E8BF (private use)"
+    assert unicode_name("e\u0301") == "LATIN SMALL LETTER E + COMBINING ACUTE ACCENT"
+    assert unicode_name("") == "(nothing)"
 
 
 @settings(deadline=None, max_examples=50)

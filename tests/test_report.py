@@ -19,10 +19,11 @@ from PIL import Image
 
 from fada import FadaError, compare, evaluate
 from fada.report import Written, script_json, write_report
-from fada.report.charts import Curve, frequency_chart, line_chart, nice_ticks, visible
+from fada.report.charts import Curve, frequency_chart, line_chart, nice_ticks
 from fada.report.comparison import data_sets
 from fada.report.images import collect, encode
-from fada.tables import load_runs
+from fada.run_results import load_runs
+from fada.text import sign
 from run_folders import NASTY, make_run, write_tuned
 
 FADA = str(Path(sys.executable).with_name("fada"))
@@ -254,7 +255,7 @@ def test_charts_leave_out_what_is_not_finite_and_escape_labels() -> None:
     ("character", "shown"), [("a", "a"), (" ", "␣"), ("\u0301", "◌\u0301"), ("", "∅"), ("\ue000", "U+E000")]
 )
 def test_every_character_can_be_seen(character: str, shown: str) -> None:
-    assert visible(character) == shown
+    assert sign(character) == shown
 
 
 def test_images_keep_their_shape_and_fit_the_budget(work: Path, one: Written) -> None:

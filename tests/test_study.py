@@ -71,8 +71,17 @@ def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refus
         made = make_synthetic(lines=24, domains=2, height=32, seed=seed).save(tmp_path / name)
         convert(read_lines(tmp_path / name), tmp_path / "ms" / name, "page")
     out = tmp_path / "lines"
-    split_by_page([tmp_path / "ms"], out, {}, "folder")
+    split_by_page([tmp_path / "ms"], out, {"domain_from": "folder"})
     for split in ("train", "validation", "test"):
         assert {line.domain for line in read_lines(out / f"{split}.parquet")} == {"A", "B"}, made
     with pytest.raises(FadaError, match="the lines of another study"):
-        split_by_page([tmp_path / "A"], out, {}, "folder")
+        split_by_page([tmp_path / "A"], out, {"domain_from": "folder"})
+
+
+def test_domains_without_a_second_page_are_refused_before_training(tmp_path):
+    make_synthetic(lines=24, domains=2, height=32).save(tmp_path / "lines")
+    lines = [replace(line, extra={"page": line.domain}) for line in read_lines(tmp_path / "lines" / "train.parquet")]
+    write_parquet(lines, tmp_path / "own.parquet")
+    with pytest.raises(FadaError, match="no domain has more than one page"):
+        run("study", tmp_path / "own.parquet", "--out", tmp_path / "study")
+    assert not (tmp_path / "study" / "standard").exists()

@@ -12,20 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fada import FadaError, evaluate
+from fada.run_results import RunResults, experiments, is_guided, load_runs
 from fada.statistics import MeanSem
-from fada.tables import (
-    FORMATS,
-    Cell,
-    RunResults,
-    Table,
-    escape_latex,
-    experiments,
-    is_guided,
-    load_runs,
-    main_table,
-    paper_tables,
-    write_tables,
-)
+from fada.table_formats import FORMATS, Cell, Table, escape_latex, write_tables
+from fada.tables import main_table, paper_tables
 from run_folders import make_run
 
 

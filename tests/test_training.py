@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from typer.testing import CliRunner
 import fada
 import test_models_seq2seq as models
 from fada.cli import app
-from fada.data.lines import Line, write_parquet
+from fada.data.lines import Line, LineSet, write_parquet
+from fada.data.writers import convert
 from fada.models import registry
 from fada.models.seq2seq import Seq2SeqRecognizer
+from fada.report import write_report
 from fada.runs import Run
 from fada.training import FadaTrainer, TrainSettings, read_texts, score_texts, train
 from fada.training_data import EncodedDataset, LineDataset, WidthSampler, split_lines
-from training_lines import image_folder, image_lines, sound_folder, sound_lines
+from training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
 
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 # Some virtual machines advertise matrix units (AMX) that they do not have: bfloat16 must do without them.
@@ -478,3 +481,20 @@ def test_a_finished_run_says_what_it_does_not_have(reference: Run, tmp_path: Pat
     (tmp_path / "run" / "emissions" / "test.npz").unlink()
     with pytest.raises(fada.FadaError, match="the run has none"):
         fada.load_run(tmp_path / "run").emissions("test")
+
+
+def test_the_domain_of_pages_comes_from_their_folder_and_not_from_a_column(tmp_path: Path) -> None:
+    for domain in ALPHABETS:
+        lines = [replace(line, extra={"page": "1"}) for line in image_lines(48) if line.domain == domain]
+        convert(LineSet.of(lines), tmp_path / "pages" / domain, "page")
+    command = ["train", "--data", str(tmp_path / "pages"), "--model", "crnn:tiny", "--epochs", "1"]
+    command += ["--out", str(tmp_path / "run")]
+    with pytest.raises(fada.FadaError, match=r"which has no columns.*--domain-from"):
+        CliRunner().invoke(app, [*command, "--domain-column", "century"], catch_exceptions=False)
+    done = CliRunner().invoke(app, [*command, "--domain-from", "folder"])
+    assert done.exit_code == 0, done.output
+    assert "validation lines" in done.output
+    run = fada.load_run(tmp_path / "run")
+    assert set(run.targets.domains) == set(ALPHABETS)
+    page = write_report([run.folder]).path.read_text(encoding="utf-8")
+    assert "validation lines, on which the best epoch was chosen" in page

@@ -1,6 +1,5 @@
 """Which characters go wrong, by their Unicode names; which of them guidance helps or hurts; the worst lines first."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from fada.edits import Units, check_pairs, clusters_of, score_lines, text_preparation
+from fada.text import unicode_name
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,6 @@ class WorstLine:
     cer: float
     reference: str
     hypothesis: str
-
-
-def unicode_name(text: str) -> str:
-    """The Unicode names of a character or cluster: ``GREEK SMALL LETTER ALPHA``; private use by code point."""
-    if not text:
-        return "(nothing)"
-    return " + ".join(unicodedata.name(c, f"U+{ord(c):04X} ({_without_name(c)})") for c in text)
 
 
 def edit_pairs(
@@ -169,7 +162,3 @@ def worst_lines(
         for i in order
         if lines.edits[i]
     ]
-
-
-def _without_name(character: str) -> str:
-    return {"Co": "private use", "Cc": "control", "Cs": "surrogate"}.get(unicodedata.category(character), "unassigned")

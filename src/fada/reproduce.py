@@ -30,7 +30,7 @@ from fada.systems import Systems, evaluate_systems
 from fada.targets import TargetSet
 from fada.text import TextNormalizer
 from fada.tuned import BeamSearch, Knowledge, Weights
-from fada.tuning import LAMBDAS, refuse_overlap
+from fada.tuning import LAMBDAS, Reading, refuse_overlap
 from fada.validation import validated
 
 if TYPE_CHECKING:
@@ -454,8 +454,8 @@ def training_texts(item: Trained) -> dict[str, list[str]]:
     return {**{domain: [] for domain in item.run.targets.domains}, **read_splits_of(item).training_texts()}
 
 
-def rates(search: BeamSearch, weights: Weights) -> dict[str, float]:
-    """CER and WER in percent of a decoding of stored emissions."""
+def rates(search: Reading, weights: Weights) -> dict[str, float]:
+    """CER and WER in percent of a decoding."""
     found = score_lines(list(search.references or ()), search.choose(weights)).rates()
     return {"cer": found["cer"], "wer": found["wer"]}
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -119,8 +119,8 @@ class StoredSearch:
         for (chosen, inputs), _ in zip(encoded.batches(self.batch_size), track(batches, name), strict=True):
             lines = [encoded.lines[i] for i in chosen]
             wanted = [targets.get(str(line.domain), targets.overall) for line in lines]
-            guided = {"targets": wanted, **guidance} if weights.guided else {}
-            found = self._recognizer.generate_batch(inputs, lines, num_beams=weights.beam, **cast(Any, guided))
+            guided: dict[str, Any] = {"targets": wanted, **guidance} if weights.guided else {}
+            found = self._recognizer.generate_batch(inputs, lines, num_beams=weights.beam, **guided)
             for i, reading in zip(chosen, found, strict=True):
                 texts[i] = reading.text
         return texts
@@ -133,9 +133,6 @@ def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]", chosen: Ma
     """
     from fada import reproduce as shared
 
-    def rates(search: StoredSearch, weights: Weights) -> dict[str, float]:
-        return shared.rates(cast(Any, search), weights)
-
     beam = int(recipe.train.get("beam_size", 5))
     plain = Weights(beam=beam)
     faithful = [Weights(lam=lam, beam=beam) for lam in sorted(recipe.guided_lams, reverse=True)]
@@ -144,8 +141,8 @@ def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]", chosen: Ma
     ]
     searches = {item.name: _searches(item) for item in trained}
     first = searches[next(item.name for item in trained if item.arm == shared.STANDARD)]
-    refuse_overlap(cast(Any, first["validation"]), cast(Any, first["test"]))
-    errors = {item.name: rates(searches[item.name]["validation"], plain)["cer"] for item in trained}
+    refuse_overlap(first["validation"], first["test"])
+    errors = {item.name: shared.rates(searches[item.name]["validation"], plain)["cer"] for item in trained}
     best = shared.best_of_arms(trained, errors)
     systems: dict[str, list[str]] = {}
     arms: dict[str, Any] = {}
@@ -159,7 +156,8 @@ def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]", chosen: Ma
         else:
             # Weakest guidance first, so that ties go to the weaker.
             found = [
-                {weights: rates(search["validation"], weights)["cer"] for weights in grid} for grid in (faithful, ours)
+                {weights: shared.rates(search["validation"], weights)["cer"] for weights in grid}
+                for grid in (faithful, ours)
             ]
             guided, aligned = (min(curve, key=lambda weights: curve[weights]) for curve in found)
         name = shared.label(arm, guided=False)
@@ -183,7 +181,7 @@ def evaluate_decoders(recipe: "Recipe", trained: "Sequence[Trained]", chosen: Ma
     columns = {"domain": lines.domains, **shared.clusters_of(recipe, standard, lines.ids)}
     test = Systems(lines.ids, lines.references, systems, columns, "test")
     beams = {
-        arm: {str(width): rates(searches[item.name]["test"], Weights(beam=width)) for width in recipe.beams}
+        arm: {str(width): shared.rates(searches[item.name]["test"], Weights(beam=width)) for width in recipe.beams}
         for arm, item in best.items()
         if arm in (shared.STANDARD, shared.FAITHFUL)
     }

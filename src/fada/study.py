@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fada.errors import FadaError
-from fada.files import replacing, write_json
+from fada.files import write_json
 from fada.progress import console
 from fada.runs import Run, load_run
-from fada.systems import Systems, SystemsEvaluation, evaluate_systems
+from fada.systems import SCORE_COLUMNS, Systems, SystemsEvaluation, evaluate_systems
 from fada.targets import TargetSet
 from fada.text import natural_key
 from fada.tuned import NO_GUIDANCE, Knowledge, Tuned, Weights, decode_emissions
@@ -122,31 +122,36 @@ def run_study(
     return Study(out, joined, result, tuned, report.path)
 
 
-def split_by_page(
-    data: Sequence[PathLike], out: Path, columns: Mapping[str, str | None], domain_from: str | None = None
-) -> list[PathLike]:
-    """Sources that have a test split as they are; others as parquet in `out`, split by page, stratified by domain."""
+def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str | None]) -> list[PathLike]:
+    """Sources that have a test split as they are; others as parquet in `out`, split by page, stratified by domain.
+
+    Args:
+        reading: columns and `domain_from`, as :func:`fada.read_lines` takes them.
+    """
     from fada.data.lines import Line, read_lines, write_parquet
     from fada.data.published import with_splits
 
-    asked = {"data": [os.path.abspath(source) for source in data], "domain_from": domain_from, **columns}
+    asked = {"data": [os.path.abspath(source) for source in data], **reading}
     record = out.with_name("source.json")
     if (out / "test.parquet").exists():
         if record.exists() and json.loads(record.read_text(encoding="utf-8")) != asked:
             raise FadaError(f"{out} holds the lines of another study. Choose another folder, or delete this one.")
         return [out]
-    lines = read_lines([*data] if len(data) > 1 else data[0], domain_from=domain_from, **columns)  # type: ignore[arg-type]
-    found = {line.split for line in lines.without_media()}
-    if "test" in found and domain_from is None:
+    lines = read_lines([*data] if len(data) > 1 else data[0], **reading)  # type: ignore[arg-type]
+    if any(line.split == "test" for line in lines.without_media()):
         return [*data]
 
     def page_of(line: Line) -> str:
         page = line.extra.get("page") or line.source.partition("#")[0] or line.id
         return f"{line.extra.get('manuscript') or ''}/{page}"
 
-    if "test" not in found:
-        _say("no test split in the data: dividing the pages of each domain into train, validation and test")
-    divided = with_splits(lines, page_of, resplit="test" not in found)
+    _say("no test split in the data: dividing the pages of each domain into train, validation and test")
+    divided = with_splits(lines, page_of, resplit=True)
+    if not any(line.split == "test" for line in divided.without_media()):
+        raise FadaError(
+            f"{lines.name}: no domain has more than one page, so none can be set aside to test on. "
+            "Add pages, or give the lines a split (train, validation, test), as a column or as folders."
+        )
     write_parquet(divided, out, licence=lines.licence, citation=lines.citation)
     write_json(record, asked)
     for skipped in divided.skipped[:20]:
@@ -249,32 +254,16 @@ def _knowledge(targets: TargetSet) -> Knowledge:
 
 def _decode(run: Run, tuned: Tuned) -> Systems:
     """Plain and guided decoding of the test lines, also written into the run's predictions."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     emissions = run.emissions("test")
     weights = {PLAIN: Weights(beam=tuned.beam), GUIDED: _guided_weights(tuned)}
     knowledge = _knowledge(run.targets)
-    rows, texts = [], {}
+    found = {system: decode_emissions(emissions, chosen, knowledge) for system, chosen in weights.items()}
+    texts = {system: [hypothesis.text for hypothesis in hypotheses] for system, hypotheses in found.items()}
     domains: Sequence[str | None] = emissions.domains or [None] * len(emissions)
-    for system, chosen in weights.items():
-        hypotheses = decode_emissions(emissions, chosen, knowledge)
-        texts[system] = [hypothesis.text for hypothesis in hypotheses]
-        rows += [
-            {
-                "id": line,
-                "domain": domain,
-                "reference": reference,
-                "system": system,
-                "hypothesis": hypothesis.text,
-                "log_prob": hypothesis.log_prob,
-                "distance": hypothesis.distance,
-                "score": hypothesis.score,
-            }
-            for line, domain, reference, hypothesis in zip(
-                emissions.ids, domains, emissions.references or (), hypotheses, strict=True
-            )
-        ]
-    with replacing(run.folder / "predictions.parquet") as temporary:
-        pq.write_table(pa.Table.from_pylist(rows), temporary)
-    return Systems(emissions.ids, list(emissions.references or ()), texts, {"domain": list(domains)}, str(run.folder))
+    decoded = Systems(emissions.ids, list(emissions.references or ()), texts, {"domain": [*domains]}, str(run.folder))
+    scores = {
+        name: {system: [getattr(hypothesis, name) for hypothesis in hypotheses] for system, hypotheses in found.items()}
+        for name in SCORE_COLUMNS
+    }
+    decoded.save(run.folder / "predictions.parquet", scores)
+    return decoded

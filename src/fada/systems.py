@@ -30,7 +30,8 @@ LENGTH = "length"
 """A group column that every source has: buckets of the reference's length."""
 
 _TABLES = frozenset({".parquet", ".csv", ".tsv", ".jsonl", ".ndjson"})
-_SCORE_COLUMNS = ("log_prob", "distance", "score")
+SCORE_COLUMNS = ("log_prob", "distance", "score")
+"""What a run folder's predictions tell of a hypothesis beside its text."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +76,26 @@ class Systems:
             f"not composed (NFC), unlike the rest: {', '.join(apart)}. Letters with marks may count as wrong: try nfc."
         )
 
-    def save(self, path: PathLike) -> None:
-        """Write the long format of a run folder's ``predictions.parquet``."""
+    def save(self, path: PathLike, scores: Mapping[str, Mapping[str, Sequence[float | None]]] | None = None) -> None:
+        """Write the long format of a run folder's ``predictions.parquet``.
+
+        Args:
+            scores: ``log_prob``, ``distance`` and ``score`` of each system's lines, for those that have them.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         count = len(self.systems)
-        table = {
+        table: dict[str, Any] = {
             "id": self.ids * count,
             **{name: values * count for name, values in self.columns.items()},
             "reference": self.references * count,
             "system": [name for name in self.systems for _ in self.ids],
             "hypothesis": [text for texts in self.systems.values() for text in texts],
         }
+        for name, known in (scores or {}).items():
+            values = [value for system in self.systems for value in known.get(system, [None] * len(self))]
+            table[name] = pa.array(values, pa.float64())
         with replacing(path) as temporary:
             pq.write_table(pa.table(table), temporary)
 
@@ -293,7 +301,7 @@ def _from_table(
         _pick(columns, name, (), "hypothesis", file)
     total = len(columns[reference or ""])
     ids = _texts(columns[identity]) if identity else [str(i + 1) for i in range(total)]
-    kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *_SCORE_COLUMNS}]
+    kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *SCORE_COLUMNS}]
     others = {"domain" if name == domain else name: _labels(columns[name]) for name in kept}
     texts = {name: columns[name] for name in chosen}
     if "system" in columns:

@@ -35,12 +35,13 @@ from fada.diagnostics import NAMES, named, pull
 from fada.distributed import summed, wait_for_all
 from fada.edits import score_lines
 from fada.errors import FadaError, Interrupted
-from fada.files import replacing, write_json
+from fada.files import write_json
 from fada.models import registry
 from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging, best_path
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.progress import console, progress_bar
 from fada.runs import Run
+from fada.systems import Systems
 from fada.targets import TargetSet
 from fada.text import TextNormalizer
 from fada.training_data import (
@@ -55,6 +56,9 @@ from fada.training_data import (
     tell_left_out,
 )
 from fada.validation import validated
+
+READING = ("text_column", "domain_column", "domain_from", "image_column", "audio_column")
+"""The settings that say how sources are read, as :func:`fada.read_lines` takes them."""
 
 CHECKPOINT_STATE = "fada_state.pt"
 _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
@@ -73,6 +77,9 @@ class TrainSettings(BaseModel):
     test: list[str] | None = Field(None, description="Sources to report on, if not in the data.")
     text_column: str | None = None
     domain_column: str | None = None
+    domain_from: str | None = Field(
+        None, description="Where domains come from without a column: folder, a table, a pattern over the path."
+    )
     image_column: str | None = None
     audio_column: str | None = None
     validation_share: float = Field(0.1, gt=0, lt=1, description="Held out where the data have no validation split.")
@@ -229,15 +236,13 @@ def _datasets(
 
 def read_splits(settings: TrainSettings) -> Splits:
     """Read the lines of a run; lines without text cannot be learnt from and are left out."""
-    columns = {
-        name: getattr(settings, name) for name in ("text_column", "domain_column", "image_column", "audio_column")
-    }
-    main = [read_lines(source, **columns) for source in settings.data]
+    reading = settings.model_dump(include=set(READING))
+    main = [read_lines(source, **reading) for source in settings.data]
     parts = split_lines(_lines_with_text(main), settings.validation_share, settings.seed)
     for name in ("validation", "test"):
         sources = getattr(settings, name)
         if sources is not None:
-            parts[name] = _lines_with_text([read_lines(source, **columns) for source in sources])
+            parts[name] = _lines_with_text([read_lines(source, **reading) for source in sources])
     if settings.max_lines is not None:
         parts = {name: evenly(lines, settings.max_lines) for name, lines in parts.items()}
     return Splits(
@@ -635,15 +640,12 @@ def _report(
     seconds: float,
 ) -> None:
     """Model, emissions, predictions of the test lines (validation, if there are none) and the final metrics."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     out = settings.out
     recognizer.save_pretrained(out / "model")
     reported = "test" if data["test"].lines else "validation"
     lines = data[reported].lines
     systems: dict[str, list[str]] = {}
-    log_probs: dict[str, list[float | None]] = {}
+    log_probs: dict[str, list[float]] = {}
     if isinstance(recognizer, CTCRecognizer):
         from fada.decoding.ctc import CTCBeamDecoder
 
@@ -662,25 +664,11 @@ def _report(
         if settings.beam_size > 1:
             beams = read_texts(recognizer, data[reported], num_beams=settings.beam_size)
             systems[f"beam{settings.beam_size}"] = beams
-    rows = []
-    for system, texts in systems.items():
-        scores = log_probs.get(system, [None] * len(texts))
-        far = _distances(lines, texts, targets, settings.distance)
-        for line, text, score, distance in zip(lines, texts, scores, far, strict=True):
-            rows.append(
-                {
-                    "id": line.id,
-                    "domain": line.domain,
-                    "reference": line.text,
-                    "system": system,
-                    "hypothesis": text,
-                    "log_prob": score,
-                    "distance": distance,
-                    "score": score,
-                }
-            )
-    with replacing(out / "predictions.parquet") as temporary:
-        pq.write_table(pa.Table.from_pylist(rows), temporary)
+    far = {name: _distances(lines, texts, targets, settings.distance) for name, texts in systems.items()}
+    references = [str(line.text) for line in lines]
+    Systems([line.id for line in lines], references, systems, {"domain": [line.domain for line in lines]}).save(
+        out / "predictions.parquet", {"log_prob": log_probs, "distance": far, "score": log_probs}
+    )
     final = {name: score_texts(lines, texts, targets, settings.distance) for name, texts in systems.items()}
     best_epoch = min(trainer.history, key=lambda entry: entry["validation"]["cer"])
     write_json(

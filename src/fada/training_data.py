@@ -13,14 +13,12 @@ from torch.utils.data import Dataset, Sampler
 
 from fada.data.augment import Augment
 from fada.data.lines import Line
+from fada.data.readers import SPLIT_NAMES
 from fada.errors import FadaError
 from fada.files import replacing
 from fada.models.recognizer import Recognizer
 from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine
 from fada.progress import console, track
-
-SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation"}
-SPLITS |= {"dev": "validation", "test": "test", "testing": "test"}
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ def split_lines(lines: Iterable[Line], validation_share: float, seed: int) -> di
     parts: dict[str, list[Line]] = {"train": [], "validation": [], "test": []}
     for line in lines:
         name = (line.split or "train").lower()
-        if name not in SPLITS:
-            raise FadaError(f"{line.source}: split {name!r}, expected one of {', '.join(SPLITS)}.")
-        parts[SPLITS[name]].append(line)
+        if name not in SPLIT_NAMES:
+            raise FadaError(f"{line.source}: split {name!r}, expected one of {', '.join(SPLIT_NAMES)}.")
+        parts[SPLIT_NAMES[name]].append(line)
     if not parts["validation"]:
         kept: list[Line] = []
         for line in parts["train"]:
@@ -84,7 +82,9 @@ def check_lines(splits: Splits) -> None:
             f"{len(splits.train)} training lines and none to choose the best epoch on. Add lines, or give --validation."
         )
     missing = [line for line in splits.train if not line.domain]
-    if missing and len(missing) < len(splits.train):
+    if len(missing) == len(splits.train):
+        console.print("no line has a domain (--domain-column, --domain-from): all of them count as one")
+    elif missing:
         raise FadaError(
             f"{missing[0].source or missing[0].id}: no domain, while other lines have one "
             f"({len(missing)} of {len(splits.train)} training lines lack it). Fill the column, or drop the lines."

@@ -50,21 +50,37 @@ ALPHA = 0.05
 PLAIN = Weights()
 
 
-class Search(Protocol):
+class KnownLines(Protocol):
+    """Lines with ids and, where they are known, their texts."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One for each line."""
+        ...
+
+    @property
+    def references(self) -> Sequence[str] | None:
+        """The texts, if they are known."""
+        ...
+
+
+class Reading(KnownLines, Protocol):
+    """Something that reads lines, under weights."""
+
+    def choose(self, weights: Weights) -> list[str]:
+        """The best text of every line."""
+        ...
+
+
+class Search(Reading, Protocol):
     """What can be tuned: a beam search over emissions, or the rescoring of n-best lists."""
 
-    ids: list[str]
-    references: list[str] | None
     domains: list[str | None]
     knowledge: Knowledge
 
     @property
     def kind(self) -> Literal["ctc", "nbest"]:
         """What is searched."""
-        ...
-
-    def choose(self, weights: Weights) -> list[str]:
-        """The best text of every line."""
         ...
 
     def recognized(self) -> Iterator[bytes]:
@@ -460,7 +476,7 @@ def line_digests(ids: Iterable[str], references: Iterable[str] | None) -> list[s
     return [hashlib.sha256(f"{i}\0{t}".encode("utf-8", "surrogatepass")).hexdigest()[:12] for i, t in pairs]
 
 
-def refuse_overlap(validation: "Emissions | NBest", test: "Emissions | NBest") -> None:
+def refuse_overlap(validation: KnownLines, test: KnownLines) -> None:
     """Refuse to tune on lines that will be reported on: the same id, and the same reference where both are known."""
     shared = sorted(set(validation.ids) & set(test.ids))
     if shared and validation.references and test.references:

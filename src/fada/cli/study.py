@@ -39,11 +39,11 @@ def study(
     """
     from fada.study import run_study, split_by_page
 
-    columns = {"domain_column": domain_column, "text_column": text_column}
-    sources = split_by_page(data, out / "lines", columns, domain_from)
+    reading = {"domain_column": domain_column, "domain_from": domain_from, "text_column": text_column}
+    sources = split_by_page(data, out / "lines", reading)
     if sources == [out / "lines"]:
-        columns = {}
-    settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **columns}
+        reading = {}
+    settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **reading}
     _print(run_study(sources, out, settings, {"lam": lam, "distance": distance, "scale": scale}, jobs=jobs))
 
 

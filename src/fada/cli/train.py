@@ -14,6 +14,9 @@ def train(
     test: list[str] = typer.Option([], help="Lines to report on, if --data has no such split."),
     out: Path | None = typer.Option(None, "--out", "-o", help="The run folder to write."),
     domain_column: str | None = typer.Option(None, help="Column of the domain: century, region, accent."),
+    domain_from: str | None = typer.Option(
+        None, help="Without such a column: folder, a table (CSV or JSON), or a pattern over the path."
+    ),
     text_column: str | None = typer.Option(None, help="Column of the transcription."),
     model: str | None = typer.Option(None, help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."),
     targets: Path | None = typer.Option(None, help="Target file; counted on the training text if not given."),

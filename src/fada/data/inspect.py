@@ -2,7 +2,6 @@
 
 import io
 import random
-import unicodedata
 import warnings
 from array import array
 from collections import Counter
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.data.lines import Line, LineSet, PathLike
-from fada.data.readers import SPLITS, natural
+from fada.data.readers import SPLITS
 from fada.data.xml import PageCrop
 from fada.errors import FadaError
 from fada.files import replacing
+from fada.text import natural_key, sign, unicode_name
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -59,8 +59,8 @@ class Inspection:
 
     @property
     def domains(self) -> list[str]:
-        """The domains, in natural order."""
-        return sorted({domain for _, domain in self.counts}, key=natural)
+        """The domains, in natural_key order."""
+        return sorted({domain for _, domain in self.counts}, key=natural_key)
 
     def count_rows(self) -> list[dict[str, Any]]:
         """Lines by split (rows) and domain (columns), with sums."""
@@ -94,9 +94,9 @@ class Inspection:
         everything = total.total()
         return [
             {
-                "character": shown(character),
+                "character": sign(character),
                 "code": f"U+{ord(character):04X}",
-                "name": character_name(character),
+                "name": unicode_name(character),
                 "count": count,
                 "percent": 100 * count / everything,
                 "domains": " ".join(domain for domain in self.domains if self.characters[domain][character]),
@@ -211,21 +211,6 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     return {name: round(float(value)) for name, value in zip(names, np.quantile(values, QUANTILES), strict=True)}
 
 
-def shown(character: str) -> str:
-    """A character as it can be seen in a table: a combining mark on a dotted circle, a space as ␣."""
-    if character.isspace():
-        return "␣" if character == " " else ""
-    if unicodedata.combining(character):
-        return f"◌{character}"
-    return character if character.isprintable() or unicodedata.category(character) == "Co" else ""
-
-
-def character_name(character: str) -> str:
-    """The Unicode name, or what kind of character it is if it has none."""
-    kinds = {"Co": "private use (MUFI?)", "Cc": "control character", "Cs": "half of a surrogate pair"}
-    return unicodedata.name(character, kinds.get(unicodedata.category(character), "unassigned"))
-
-
 # --- the contact sheet -----------------------------------------------------------------------------------------------
 
 _TILE, _LINE, _LABEL, _GAP = 720, 56, 22, 12
@@ -238,7 +223,7 @@ def contact_sheet(samples: Mapping[str, Sequence[Line]], path: PathLike, columns
 
     font, head = _font(14), _font(20)
     tiles: list[tuple[str, list[Image.Image]]] = []
-    for domain in sorted(samples, key=natural):
+    for domain in sorted(samples, key=natural_key):
         drawn = [_tile(line, font) for line in samples[domain] if line.image is not None]
         if drawn:
             tiles.append((domain, drawn))

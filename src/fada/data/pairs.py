@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fada.data.lines import Line, LineSet, Log
-from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, Options, natural, split_of, walk
+from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, Options, split_of, walk
+from fada.text import natural_key
 
 GT_SUFFIX = ".gt.txt"
 _VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`
@@ -64,7 +65,7 @@ def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
             text = read_text(text_file, options.encoding, log)
             if text is not None and (line := _line(image, base, options, log, text)):
                 yield line
-        for text_file in sorted(set(files) - used, key=natural):
+        for text_file in sorted(set(files) - used, key=natural_key):
             log.skip(base.name(text_file), "no image of that name", "transcription without image")
 
     return LineSet(read, str(source), expected=len(files))

@@ -18,10 +18,10 @@ from fada.data.readers import (
     canonical_split,
     domain_name,
     domain_rule,
-    natural,
     unique_ids,
 )
 from fada.errors import FadaError
+from fada.text import natural_key
 
 SHARES = (0.8, 0.1, 0.1)
 """Of the pages of every domain, for training, validation and test."""
@@ -211,7 +211,7 @@ def _filtered(lines: LineSet, filters: Mapping[str, Sequence[str] | None], about
 
 
 def _written(values: Mapping[str, Iterable[str]]) -> str:
-    return ", ".join(f"{column} {' / '.join(sorted(values, key=natural))}" for column, values in values.items())
+    return ", ".join(f"{column} {' / '.join(sorted(values, key=natural_key))}" for column, values in values.items())
 
 
 def _named_domain(line: Line, about: PublishedSet) -> Line:
@@ -319,10 +319,10 @@ def _open_hpgt(source: Path, archive: Path) -> LineSet:
     options = Options(domain_rule=domain_rule(HPGT_CENTURIES), images=folder, base=folder, grow=0.15)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
-        images = [file for file in sorted(folder.rglob("*"), key=natural) if file.suffix.lower() in IMAGE_SUFFIXES]
+        images = [file for file in sorted(folder.rglob("*"), key=natural_key) if file.suffix.lower() in IMAGE_SUFFIXES]
         try:
             with zipfile.ZipFile(archive) as opened:
-                for member in sorted(opened.infolist(), key=lambda member: natural(member.filename)):
+                for member in sorted(opened.infolist(), key=lambda member: natural_key(member.filename)):
                     name = member.filename
                     if member.is_dir() or not name.lower().endswith(".xml") or "__MACOSX" in name:
                         continue

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from fada.data.lines import Line, LineSet, Log, PathLike, printable
 from fada.errors import FadaError
+from fada.text import natural_key
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})
@@ -36,7 +37,7 @@ PARTS_OF_ID = ("manuscript", "page", "line_id")
 """Columns that together name a line where there is no id."""
 
 SPLITS = ("train", "validation", "test")
-_SPLITS = {
+SPLIT_NAMES: Mapping[str, str] = {
     "train": "train",
     "training": "train",
     "validation": "validation",
@@ -47,7 +48,7 @@ _SPLITS = {
     "testing": "test",
 }
 _SPLIT_NAME = re.compile(r"(train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?)(?:$|[-_.])", re.IGNORECASE)
-_STRUCTURE_FOLDERS = frozenset({"page", "alto", "images", "img", "xml", "data", "lines", *_SPLITS})
+_STRUCTURE_FOLDERS = frozenset({"page", "alto", "images", "img", "xml", "data", "lines", *SPLIT_NAMES})
 
 DomainRule: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
 """Gives the domain from a path (relative to the base folder, with forward slashes) and the line's further columns."""
@@ -163,17 +164,11 @@ def _is_inside(path: str, base: str) -> bool:
     return real == base or real.startswith(os.path.join(base, ""))
 
 
-def natural(path: PathLike) -> list[tuple[int, int, str]]:
-    """Sort key that puts page_2 before page_10."""
-    parts = re.split(r"(\d+)", os.fspath(path))
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
-
-
 def walk(folder: Path) -> Iterator[Path]:
     """All files below a folder in natural order, hidden ones left out."""
     for where, folders, names in os.walk(folder):
-        folders[:] = sorted((name for name in folders if not name.startswith((".", "__MACOSX"))), key=natural)
-        for name in sorted((name for name in names if not name.startswith(".")), key=natural):
+        folders[:] = sorted((name for name in folders if not name.startswith((".", "__MACOSX"))), key=natural_key)
+        for name in sorted((name for name in names if not name.startswith(".")), key=natural_key):
             yield Path(where, name)
 
 
@@ -185,13 +180,13 @@ def split_of(path: PathLike) -> str | None:
     """
     for name in reversed(Path(path).parts):
         if found := _SPLIT_NAME.match(name):
-            return _SPLITS[found[1].lower()]
+            return SPLIT_NAMES[found[1].lower()]
     return None
 
 
 def canonical_split(name: str | None) -> str | None:
     """`dev`, `val`, `valid` are `validation`; names of one's own stay."""
-    return None if not name else _SPLITS.get(name.lower(), name)
+    return None if not name else SPLIT_NAMES.get(name.lower(), name)
 
 
 # --- domains ---------------------------------------------------------------------------------------------------------
@@ -495,6 +490,12 @@ def _open_one(source: str, options: Options) -> LineSet:
             f"{source}: nothing to read{f' as {chosen}' if chosen else ''}. Expected parquet, arrow, CSV, TSV, JSONL, "
             f"ALTO, PAGE, image + .gt.txt, images or sounds; found {found}."
         )
+    asked = options.columns.get("domain")
+    if asked and chosen not in _TABLES and options.domain is None and options.domain_rule is None:
+        raise FadaError(
+            f"{source}: read as {chosen}, which has no columns, so the domain cannot come from a column {asked!r}. "
+            "Say where it comes from with domain_from (--domain-from): folder, a table, or a pattern over the path."
+        )
     openers = {
         "arrow": parquet.open_tables,
         "parquet": parquet.open_tables,
@@ -511,6 +512,8 @@ def _open_one(source: str, options: Options) -> LineSet:
 
 _FORMATS = ("arrow", "parquet", "xml", "pairs", "manifest", "images", "audio")
 """In this order of preference where a folder has several."""
+
+_TABLES = frozenset({"arrow", "parquet", "manifest"})
 
 
 def _kind(file: Path) -> str | None:

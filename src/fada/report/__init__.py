@@ -22,15 +22,18 @@ import fada
 from fada.errors import FadaError
 from fada.files import write_text
 from fada.report import images, sections
-from fada.report.charts import visible
 from fada.report.comparison import DataSet, data_sets
 from fada.report.lines import LineList
-from fada.tables import FORMATS, RunResults, flatten, load_runs, paper_tables, write_tables
+from fada.run_results import RunResults, flatten, load_runs
+from fada.table_formats import FORMATS, write_tables
+from fada.tables import paper_tables
+from fada.text import sign
 
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""
 
-_COLUMNS = ("text_column", "image_column", "domain_column")  # the run's own, so that it is read as it was in training
+# The run's own way of reading, so that lines are read as they were in training.
+_READING = ("text_column", "image_column", "domain_column", "domain_from")
 _LINE_SHARE = 0.55  # of the size, at most, for the texts of the lines; images take what is left
 
 
@@ -139,6 +142,7 @@ def _context(
         ("fada", fada.__version__),
         ("Runs made with", ", ".join(dict.fromkeys(_version(run) for run in runs))),
         ("Data", ", ".join(dict.fromkeys(", ".join(run.data_source) or run.dataset for run in runs))),
+        ("Lines", ", ".join(dict.fromkeys(_lines_of(run) for run in runs))),
         ("Licence of the data", ", ".join(licences) or "not recorded"),
         ("Model", ", ".join(models)),
         ("Seeds", ", ".join(map(str, dict.fromkeys(seeds))) or "not recorded"),
@@ -181,7 +185,7 @@ def _embed_images(
                 data or (run.data_source if run else ""),
                 wanted,
                 budget * len(wanted) // sum(map(len, lines.values())),
-                **{column: run.setting(column) for column in _COLUMNS if run and run.setting(column)},
+                **{column: run.setting(column) for column in _READING if run and run.setting(column)},
             )
         except FadaError as error:
             if data is not None:
@@ -202,7 +206,7 @@ def _render(context: dict[str, Any], data: str) -> str:
     environment.filters |= {
         "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
         "pvalue": sections.p_value,
-        "visible": visible,
+        "visible": sign,
     }
     parts = {
         name: resources.files(__package__).joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS
@@ -222,6 +226,12 @@ ENDINGS = ("html", "css", "js")
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _lines_of(run: RunResults) -> str:
+    if run.validated_only:
+        return "validation lines, on which the best epoch was chosen: there were no test lines"
+    return "test lines" if "test" in run.metrics else "of a kind that is not recorded"
 
 
 def _version(run: RunResults) -> str:

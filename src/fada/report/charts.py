@@ -1,13 +1,12 @@
 """The report's charts as inline SVG: every colour is a CSS class, so one drawing serves light, dark and paper."""
 
 import math
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fada.confusions import unicode_name
+from fada.text import sign, unicode_name
 
 WIDTH = 440
 """View-box width of a chart: about the width of a phone, so that text stays legible when the drawing is scaled."""
@@ -30,20 +29,6 @@ class Curve:
     def points(self) -> list[tuple[float, float]]:
         """The finite points."""
         return [(x, y) for x, y in zip(self.xs, self.ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
-
-
-def visible(character: str) -> str:
-    """A character as a reader can see it: marks on a dotted circle, spaces and controls by sign or code point."""
-    if character in {" ", "\u00a0"}:
-        return "␣"
-    if character == "":
-        return "∅"
-    category = unicodedata.category(character[0])
-    if category.startswith("M"):
-        return "◌" + character
-    if category.startswith(("C", "Z")):
-        return " ".join(f"U+{ord(c):04X}" for c in character)
-    return character
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -176,9 +161,9 @@ def frequency_chart(
     shift = min(step * 0.2, 4)
     parts = [Markup('<g class="axis">')]
     for panel, ticks in ((upper, nice_ticks(0, upper.limits[1], 3)), (lower, nice_ticks(-reach, reach, 4))):
-        sign = "+" if panel is lower else ""
+        plus = "+" if panel is lower else ""
         for tick in ticks:
-            text = f"{tick:{sign if tick else ''}.{_digits(ticks)}f}".replace("-", "−")
+            text = f"{tick:{plus if tick else ''}.{_digits(ticks)}f}".replace("-", "−")
             parts.append(
                 Markup(
                     '<line class="{}" x1="{}" x2="{}" y1="{}" y2="{}"/>'
@@ -207,10 +192,10 @@ def frequency_chart(
                 '<line class="step" x1="{}" y1="{}" x2="{}" y2="{}"/>'
                 '<circle class="open s0" cx="{}" cy="{}" r="3"/><circle class="dot s1" cx="{}" cy="{}" r="3.4"/></g>'
             ).format(
-                *(visible(symbol), unicode_name(symbol).lower()),
+                *(sign(symbol), unicode_name(symbol).lower()),
                 *(labels[0], target[i], labels[1], before[i], labels[2], after[i]),
                 *(round(x - step * 0.4, 1), top, round(step * 0.8, 1), round(upper.y(0) - top, 1)),
-                *(round(x, 1), visible(symbol)),
+                *(round(x, 1), sign(symbol)),
                 *(round(x - shift, 1), first, round(x + shift, 1), second),
                 *(round(x - shift, 1), first, round(x + shift, 1), second),
             )

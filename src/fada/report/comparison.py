@@ -7,8 +7,8 @@ from typing import Any
 from fada import statistics
 from fada.errors import FadaError
 from fada.evaluation import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
+from fada.run_results import Experiment, Predictions, RunResults, experiments, is_guided
 from fada.statistics import MeanSem
-from fada.tables import Experiment, Predictions, RunResults, experiments, is_guided
 
 
 @dataclass(frozen=True)

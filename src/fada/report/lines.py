@@ -7,7 +7,7 @@ from typing import Any
 from fada.evaluation import NO_LABEL, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
-from fada.tables import RunResults
+from fada.run_results import RunResults
 from fada.text import natural_key
 
 
