@@ -285,9 +285,10 @@ def read_lines(
         split: read this split only.
         text_column, image_column, audio_column, domain_column, id_column: column names; the usual ones are recognised.
         domain: the domain of all lines.
-        domain_from: where the domain comes from if there is no column for it: `"folder"`; a table from manuscript (or
-            any part of the path) to domain, as a mapping or as a CSV or JSON file; or a regular expression over the
-            path, whose group `domain` (or first group, or whole match) is the domain.
+        domain_from: where the domain comes from if there is no column for it: `"folder"` (for lines directly in the
+            source, the source's own); a table from manuscript (or any part of the path) to domain, as a mapping or as
+            a CSV or JSON file; or a regular expression over the path, whose group `domain` (or first group, or whole
+            match) is the domain.
         images: folder with the page images of ALTO and PAGE files, if it is not where they say.
         base: folder that paths in manifests and XML must not leave; the source's folder if not given.
         allow_outside: follow paths that leave `base`.
