@@ -227,7 +227,11 @@ def test_folders_are_kept_and_the_original_is_never_overwritten(tmp_path):
         xml_pages.write_example(tmp_path / "in" / folder, "alto4")
     results = [Transcription.of(line, "x") for line in read_lines(tmp_path / "in")]
     written = write_transcriptions(results, tmp_path / "out")
-    assert written == [tmp_path / "out" / folder / "page.xml" for folder in ("a", "b")]
+    assert written[:-1] == [tmp_path / "out" / folder / "page.xml" for folder in ("a", "b")]
+    several = [Transcription.of(line, "x") for line in read_lines([tmp_path / "in" / "a", tmp_path / "in" / "b"])]
+    assert write_transcriptions(several, tmp_path / "several")[:-1] == [
+        tmp_path / "several" / folder / "page.xml" for folder in ("a", "b")
+    ]
     with pytest.raises(FadaError, match="never overwritten"):
         write_transcriptions(results, tmp_path / "in")
     with pytest.raises(FadaError, match="give a folder"):

@@ -110,6 +110,7 @@ class Log:
         self.reasons: Counter[str] = Counter()
         self.notes: list[str] = []
         self.note_count = 0
+        self.blank: list[tuple[Path, Path]] = []
 
     def skip(self, source: str, reason: str, kind: str | None = None) -> None:
         """Record something left out. `kind` is the reason without its details, for counting."""
@@ -205,6 +206,11 @@ class LineSet:
     def notes(self) -> list[str]:
         """What the last pass read differently from how it stood: scaled, renamed, joined (the first 10,000)."""
         return self._log.notes
+
+    @property
+    def blank(self) -> list[tuple[Path, Path]]:
+        """The ALTO and PAGE files without text lines in the last pass, each with the folder of its source."""
+        return self._log.blank
 
     def skip(self, line: Line, reason: str | Exception) -> None:
         """Record a line that was read but turned out to be unusable, such as one with a broken image."""

@@ -300,6 +300,8 @@ def write_parquet(
     to_file = path.suffix.lower() == ".parquet"
     files = {"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}
     for file in () if to_file else path.glob("*.parquet"):
+        if file in files.values() and not _is_ours(file):
+            raise FadaError(f"{file}: is there already and was not written by fada. Choose another folder.")
         if split_of(file.name) and file not in files.values():
             raise FadaError(
                 f"{file}: is there already and would be read along with the new {', '.join(sorted(splits))}; "
@@ -332,6 +334,13 @@ def write_parquet(
             if rows:
                 flush(split)
     return written
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        return b"fada" in (pq.read_schema(file).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]]:

@@ -133,9 +133,9 @@ class Base:
         if self.allow_outside or path == self.named:
             return True
         base = os.fspath(self.folder)
-        if not _is_inside(os.path.dirname(path), base):
+        if not is_inside(os.path.dirname(path), base):
             return False
-        return not os.path.islink(path) or _is_inside(os.path.realpath(path), base)
+        return not os.path.islink(path) or is_inside(os.path.realpath(path), base)
 
     def find(self, folder: PathLike, name: str) -> str:
         """The file that `name`, as written in a file in `folder`, stands for; FadaError if it is missing or outside."""
@@ -157,7 +157,7 @@ class Base:
 
 
 @lru_cache(maxsize=4096)
-def _is_inside(path: str, base: str) -> bool:
+def is_inside(path: str, base: str) -> bool:
     """Whether a path, links followed, is the base folder or in it."""
     real, base = os.path.realpath(path or "."), os.path.realpath(base or ".")
     return real == base or real.startswith(os.path.join(base, ""))
