@@ -238,6 +238,22 @@ def test_folders_are_kept_and_the_original_is_never_overwritten(tmp_path):
         write_transcriptions(results, tmp_path / "out.xml")
 
 
+@pytest.mark.parametrize("format", ["same", "page", "pairs", "txt"])
+def test_an_output_that_was_interrupted_is_written_again(tmp_path, format):
+    lines = [line for line in read_lines(xml_pages.write_example(tmp_path / "in", "alto3")) if line.text]
+
+    def interrupted():
+        yield Transcription.of(lines[0])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_transcriptions(interrupted(), tmp_path / "out", format)
+    for _ in range(2):
+        written = write_transcriptions(map(Transcription.of, lines), tmp_path / "out", format)
+    assert json.loads(written[-1].read_text(encoding="utf-8"))["tool"] == "fada"
+    assert b"unfinished" not in written[-1].read_bytes()
+
+
 def test_lines_that_come_from_no_xml_file_cannot_go_back_into_one(tmp_path):
     with pytest.raises(FadaError, match="alto or page"):
         write_transcriptions([Transcription("1", "x")], tmp_path / "out", "same")
