@@ -9,10 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from fada import corpus
+from fada.cli import app
 from fada.corpus import Corpus
+from fada.data.lines import read_lines
 from fada.errors import FadaError
+from fada.targets import TargetSet
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -81,7 +85,7 @@ def test_tables_give_their_text_and_domain_columns(tmp_path: Path, suffix: str) 
     found = pairs(path, text_column="line", domain_column="century")
     assert found == [(str(row["century"]), row["line"]) for row in rows]
     assert {domain for domain, _ in pairs(path, text_column="line", domain="x")} == {"x"}
-    assert {domain for domain, _ in pairs(path, text_column="line")} == {tmp_path.name}
+    assert pairs(path, text_column="line") == found
     with pytest.raises(FadaError, match=r"no column 'text', found: line, century.*--text-column"):
         pairs(path)
     with pytest.raises(FadaError, match=r"no column 'region'.*--domain-column"):
@@ -194,3 +198,38 @@ def test_progress_reaches_the_size_of_the_files(letters: Path) -> None:
     body = Corpus([letters], on_bytes=seen.append)
     list(body)
     assert sum(seen) == sum(file.size for file in body.files())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("column", ["domain", "Century", "hand"])
+@pytest.mark.parametrize("values", [[13, 14], [13.0, 14.5], ["13", " 14th "]])
+def test_domains_are_called_as_in_lines(tmp_path: Path, suffix: str, column: str, values: list[object]) -> None:
+    rows = [{"text": "a", column: value} for value in values]
+    path = tmp_path / f"table.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif suffix == "jsonl":
+        write(path, "\n".join(map(json.dumps, rows)))
+    else:
+        write(path, "\n".join([f"text,{column}", *(f"a,{value}" for value in values)]))
+    options = {"domain_column": column} if column == "hand" else {}
+    targets = tmp_path / "targets.json"
+    command = ["targets", "build", str(path), "-o", str(targets)]
+    command += ["--domain-column", column] if options else []
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    names = sorted({str(line.domain) for line in read_lines(path, **options)})
+    assert sorted(TargetSet.load(targets).domains) == names
+    if suffix != "csv":
+        assert names[0] == "13"
+
+
+def test_labels_are_called_as_in_lines(tmp_path: Path) -> None:
+    features = {"domain": {"names": ["old", "new"], "_type": "ClassLabel"}}
+    schema = pa.schema(
+        [("text", pa.string()), ("domain", pa.int64())],
+        metadata={"huggingface": json.dumps({"info": {"features": features}})},
+    )
+    pq.write_table(pa.Table.from_pylist([{"text": "a", "domain": 1}], schema=schema), tmp_path / "t.parquet")
+    assert pairs(tmp_path / "t.parquet") == [("new", "a")]
+    assert [line.domain for line in read_lines(tmp_path / "t.parquet")] == ["new"]

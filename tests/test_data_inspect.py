@@ -145,3 +145,39 @@ def test_the_source_is_never_overwritten(tmp_path):
     done = run("convert", tmp_path / "lines.csv", "--to", tmp_path / "lines.csv")
     assert "the source itself, which is never overwritten" in str(done.exception)
     assert (tmp_path / "lines.csv").read_text(encoding="utf-8") == "id,text\n1,abc\n"
+
+
+def test_what_fada_did_not_write_is_not_overwritten(tmp_path):
+    xml_pages.draw_page(tmp_path / "in" / "1.png", (60, 20))
+    (tmp_path / "in" / "1.gt.txt").write_text("new", encoding="utf-8")
+    assert run("convert", tmp_path / "in", "--to", tmp_path / "lines.parquet").exit_code == 0
+    for format, name in (("pairs", "1.gt.txt"), ("txt", "1.txt"), ("page", "1.xml"), ("parquet", "train.parquet")):
+        folder = tmp_path / f"gold_{format}"
+        folder.mkdir()
+        (folder / name).write_text("gold", encoding="utf-8")
+        command = ["convert", tmp_path / "lines.parquet", "--to", folder, "--format", format]
+        done = run(*command)
+        assert isinstance(done.exception, FadaError), format
+        assert name in str(done.exception)
+        assert [(file.name, file.read_text(encoding="utf-8")) for file in folder.iterdir()] == [(name, "gold")]
+        (folder / name).unlink()
+        for _ in range(2):
+            assert run(*command).exit_code == 0
+        assert (folder / name).exists()
+
+
+def test_an_output_does_not_become_a_part_of_its_source(tmp_path):
+    xml_pages.write_example(tmp_path / "in", "alto4")
+    for name, format in (("lines.parquet", "parquet"), ("out.csv", "csv"), ("out", "page")):
+        done = run("convert", tmp_path / "in", "--to", tmp_path / "in" / name, "--format", format)
+        assert "lies in the source" in str(done.exception)
+    assert run("convert", tmp_path / "in", "--to", tmp_path / "in" / "out.txt").exit_code == 0
+
+
+@pytest.mark.parametrize("folder", ["13th", "13th/page", "13th/../13th/page/."])
+def test_lines_directly_in_the_source_have_its_folder_as_domain(tmp_path, folder):
+    xml_pages.write_example(tmp_path / "13th" / "page", "alto4")
+    out = tmp_path / "out.csv"
+    for source in (tmp_path / folder, tmp_path / "13th" / "page" / "page.xml"):
+        assert run("convert", source, "--domain-from", "folder", "--to", out).exit_code == 0
+        assert {line.domain for line in read_lines(out)} == {"13th"}

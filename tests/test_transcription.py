@@ -225,3 +225,36 @@ def test_an_unfinished_job_with_other_settings_is_not_mixed_in(model, lines, tmp
 def test_guidance_without_targets_is_refused(model, lines, tmp_path):
     with pytest.raises(FadaError, match="--targets"):
         run("transcribe", model, lines, "--lam", 0.3, "--out", tmp_path / "out.tsv")
+
+
+def test_copies_keep_their_place_in_the_source_and_fit_it(model, tmp_path):
+    export = xml_pages.write_transkribus(tmp_path / "tr")
+    before = {file: file.read_bytes() for file in export.rglob("*.*")}
+    done = run("transcribe", model, export, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "files without text lines, copied as they are: 1" in done.output
+    assert sorted(file.name for file in (tmp_path / "out" / "page").iterdir()) == ["p1.xml", "p2.xml"]
+    assert (tmp_path / "out" / "page" / "p2.xml").read_bytes() == before[export / "page" / "p2.xml"]
+    evaluated = run("evaluate", export, tmp_path / "out", "--json", "--bootstrap", 0)
+    assert evaluated.exit_code == 0, evaluated.output
+    assert json.loads(evaluated.stdout)["evaluations"]["out"]["lines"] == 2
+    one = export / "page" / "p1.xml"
+    assert run("transcribe", model, one, "--out", tmp_path / "one").exit_code == 0
+    assert (tmp_path / "one" / "page" / "p1.xml").exists()
+    for out, source in ((export, export), (export / "page", export), (export / "copy", export), (export, one.parent)):
+        with pytest.raises(FadaError, match=r"source itself|lies in the source|never overwritten"):
+            run("transcribe", model, source, "--images", export, "--out", out)
+    with pytest.raises(FadaError, match="never overwritten"):
+        run("transcribe", model, one, "--out", export, "--format", "pairs")
+    assert {file: file.read_bytes() for file in export.rglob("*.*")} == before
+
+
+def test_an_output_is_replaced_until_it_is_changed_by_hand(model, lines, tmp_path):
+    command = ["transcribe", model, lines, "--out", tmp_path / "out", "--format", "pairs"]
+    assert run(*command).exit_code == 0
+    assert run(*command).exit_code == 0
+    text = next((tmp_path / "out").rglob("*.gt.txt"))
+    text.write_text("corrected", encoding="utf-8")
+    with pytest.raises(FadaError, match=f"changed since .{text.name}"):
+        run(*command)
+    assert text.read_text(encoding="utf-8") == "corrected"

@@ -1,5 +1,6 @@
 """ALTO and PAGE files as different programs write them, with page images to go with them."""
 
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -185,6 +186,15 @@ EXAMPLES = {
     "page2019": (PAGE_2019, ["ab", "bëtter", ""]),
 }
 """File by name, with the texts of its lines in reading order."""
+
+
+def write_transkribus(folder: Path) -> Path:
+    """A folder as Transkribus exports it: images, and PAGE files in `page`; the second page has no lines."""
+    for stem in ("p1", "p2"):
+        file = write_example(folder / "page", "page2013", stem)
+        (folder / "page" / f"{stem}.png").rename(folder / f"{stem}.png")
+    file.write_text(re.sub(r"<TextRegion.*</TextRegion>", "", PAGE_2013, flags=re.DOTALL), encoding="utf-8")
+    return folder
 
 
 def write_example(folder: Path, name: str, stem: str = "page") -> Path:

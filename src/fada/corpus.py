@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fada.data.readers import table_rows
+from fada.data.readers import domain_name, table_rows, usual_column
 from fada.errors import FadaError
 
 Pair = tuple[str, str]
@@ -48,7 +48,7 @@ class Corpus:
         domain_from: ``folder``: the folder below the one named, or the one a file lies in; ``file``: the file name
             without its endings; else a regular expression searched in the path, whose first group is the domain.
         text_column, domain_column: of tables (CSV, TSV, JSONL, parquet). Without a `domain_column`, a column called
-            ``domain`` is used if there is one, otherwise `domain_from`.
+            ``domain``, ``century``, ``accent`` or ``period`` is used if there is one, otherwise `domain_from`.
         on_bytes: called with the number of bytes read, now and then, for a progress bar.
     """
 
@@ -99,13 +99,18 @@ class Corpus:
 
     def _rows(self, rows: Iterable[tuple[str, Mapping[str, Any]]], file: Source) -> Iterator[Pair]:
         """The pairs of table rows, each given with where it stands."""
+        domain: str | None
+        names: list[str] = []
+        column: str | None = None
         for where, row in rows:
             text = self._cell(row, self.text_column, "--text-column", where)
-            column = self.domain_column or ("domain" if "domain" in row else None)
+            if names != [*row]:
+                names = [*row]
+                column = self._column_of_domain(names)
             if self.domain is not None:
                 domain = self.domain
             elif column is not None:
-                domain = str(self._cell(row, column, "--domain-column", where))
+                domain = domain_name(self._cell(row, column, "--domain-column", where))
             else:
                 domain = self._domain_of(file)
             if not isinstance(text, str):
@@ -113,6 +118,9 @@ class Corpus:
             if not domain:
                 raise FadaError(f"{where}: column {column!r} is empty, expected the name of a domain.")
             yield domain, text
+
+    def _column_of_domain(self, names: Iterable[str]) -> str | None:
+        return self.domain_column or usual_column("domain", names)
 
     def _cell(self, row: Mapping[str, Any], column: str, option: str, where: str) -> Any:
         if column not in row:
@@ -157,17 +165,20 @@ class Corpus:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from fada.data.parquet import labelled, labels_of
+
         size = path.stat().st_size
         try:
             with pq.ParquetFile(path) as table:
                 names = table.schema_arrow.names
-                wanted = [c for c in (self.text_column, self.domain_column, "domain") if c in names]
+                wanted = [c for c in (self.text_column, self._column_of_domain(names)) if c in names]
+                labels = labels_of(table.schema_arrow)
                 row_number, rows = 0, max(table.metadata.num_rows, 1)
                 # The columns left unread (images, sound) may be a hundred times as large as the text.
                 for batch in table.iter_batches(batch_size=4096, columns=list(dict.fromkeys(wanted))):
                     for row in batch.to_pylist():
                         row_number += 1
-                        named = {**row, **{name: None for name in names if name not in row}}
+                        named = {**dict.fromkeys(names), **labelled(row, labels)}
                         yield f"{path}, row {row_number}", named
                     self.on_bytes(size * len(batch) // rows)
         except pa.ArrowInvalid as error:

@@ -17,7 +17,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fada.data.lines import Line, LineSet
-from fada.data.writers import Provenance, Transcription, chosen_format, write_transcriptions
+from fada.data.writers import (
+    Provenance,
+    Transcription,
+    chosen_format,
+    is_folder,
+    refuse_others,
+    write_transcriptions,
+)
 from fada.errors import FadaError
 from fada.models import is_model_folder, resolve
 from fada.progress import progress_bar
@@ -198,6 +205,8 @@ def transcribe(
         if unknown := knowledge.unknown_domains(named):
             known = ", ".join(knowledge.targets or ())
             notes.append(f"no target for {', '.join(unknown)} (known: {known}): read with that of all domains together")
+        if lines.blank and chosen_format(out, format) == "same":
+            notes.append(f"files without text lines, copied as they are: {len(lines.blank)}")
         if resumed:
             notes.append(f"{resumed} lines were already done")
         files = _write(lines, journal.rows, out, format, weights, model_name, targets_name)
@@ -232,6 +241,8 @@ def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
     chosen = chosen_format(out, format)
     if chosen in ("tsv", "csv", "jsonl", "parquet") and out.is_dir():
         raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
+    if is_folder(out, chosen):
+        refuse_others(out, chosen)
     if chosen != "same":
         return
     from fada.data.xml import PageCrop
@@ -351,7 +362,7 @@ def _write(
     provenance = Provenance(
         model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
     )
-    return write_transcriptions(_results(lines, rows), out, format, provenance=provenance)
+    return write_transcriptions(_results(lines, rows), out, format, provenance=provenance, blank=lines.blank)
 
 
 def _results(lines: LineSet, rows: Mapping[str, Row]) -> Iterator[Transcription]:

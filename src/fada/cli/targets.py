@@ -32,7 +32,9 @@ def build(
         "folder", help="Where a file's domain is: its folder, its file name, or a regular expression with one group."
     ),
     text_column: str = typer.Option("text", help="Column of tables that holds the text."),
-    domain_column: str | None = typer.Option(None, help="Column of tables that holds the domain."),
+    domain_column: str | None = typer.Option(
+        None, help="Column of tables that holds the domain; domain, century, accent or period if not given."
+    ),
     form: str = typer.Option("NFC", help="Unicode form: NFC, NFD, NFKC, NFKD, none."),
     case: str = typer.Option("lower", help="lower, or keep."),
     marks: str = typer.Option("keep", help="Diacritics: keep, or fold (é counts as e)."),

@@ -38,7 +38,9 @@ def transcribe(
         help="Run folder, model folder or hub name, then images, folders, manifests, parquet, ALTO or PAGE files, or "
         "audio. Without a model the built-in one for medieval French is used.",
     ),
-    out: Path | None = typer.Option(None, "--out", "-o", help="File or folder to write; the text is printed without."),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", help="File, or new or empty folder, to write; the text is printed without."
+    ),
     format: str | None = typer.Option(
         None, "--format", help="same, alto, page, txt, tsv, csv, jsonl, parquet or pairs; by default from --out."
     ),

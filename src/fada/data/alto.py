@@ -8,7 +8,7 @@ from statistics import fmean
 from lxml import etree
 from lxml.builder import ElementMaker
 
-from fada.data.writers import Provenance, Transcription, part_spans, word_spans
+from fada.data.writers import Provenance, Transcription, word_spans
 from fada.data.xml import (
     Element,
     PageCrop,
@@ -95,16 +95,38 @@ def _baseline(text: str | None, box: tuple[float, float, float, float] | None) -
 
 def line_text(element: Element) -> str | None:
     """The text of a line: its strings with spaces where it has them, and its hyphen; None if it has no strings."""
-    words = _words(element)
+    text, spans = _text_of_strings(element)
     hyphen = "".join(one.get("CONTENT") or "" for one in element.iterfind("{*}HYP"))
-    if not words:
+    if not spans:
         return hyphen or None
-    text = " ".join(filter(None, map(_content, words)))
     return text if hyphen and text.endswith(hyphen) else text + hyphen
 
 
+def _text_of_strings(line: Element) -> tuple[str, list[tuple[int, int]]]:
+    """What the strings of a line say together, and from where to where each of them goes.
+
+    A space (`SP`) is one, several in a row are several; those at the ends of a line are not a part of its text, and
+    neither is that of a string that is empty.
+    """
+    text, spans, spaces = "", list[tuple[int, int]](), 0
+    for strings in _words(line):
+        if not strings:
+            spaces += 1
+        elif _content(strings):
+            text += " " * (1 + spaces) if text else ""
+            spaces = 0
+            for string in strings:
+                spans.append((len(text), len(text) + len(_content([string]))))
+                text += _content([string])
+        else:
+            spans += [(len(text), len(text))] * len(strings)
+    return text, spans
+
+
 def _words(line: Element) -> list[list[Element]]:
-    """The strings of a line by word: those between two spaces (`SP`) are one; without any space, each is one."""
+    """The strings of a line by word: those between two spaces (`SP`) are one, which may be none; without any space,
+    each is one.
+    """
     spaced = line.find("{*}SP") is not None
     words: list[list[Element]] = [[]]
     for child in line.iterchildren("{*}String", "{*}SP"):
@@ -114,7 +136,7 @@ def _words(line: Element) -> list[list[Element]]:
             words[-1].append(child)
         else:
             words.append([child])
-    return [word for word in words if word]
+    return words
 
 
 def _content(strings: Sequence[Element]) -> str:
@@ -128,11 +150,11 @@ def set_text(line: Element, result: Transcription) -> None:
     """Put a transcription into a text line: contents and confidences change, no element is added but a missing string.
 
     Several strings share the words out among them (:func:`fada.data.xml.allot`), strings of one word and glyphs the
-    characters. If the text is what it was, the strings are too.
+    characters. Of several spaces in a row, all but one become a part of the string before them. If the text is what it
+    was, the strings are too.
     """
     text = xml_text(result.text or "")
     unchanged = text == line_text(line)
-    end = len(text) if unchanged else _set_hyphen(line, text)
     strings = line.findall("{*}String")
     if not strings:
         string = etree.Element(_sibling_name(line, "String"))
@@ -141,8 +163,13 @@ def set_text(line: Element, result: Transcription) -> None:
                 string.set(name, line.get(name))
         insert_last_of(line, ("Shape",), string)
         strings = [string]
-    kept = _kept_spans(text, strings) if unchanged else None
-    for string, span in zip(strings, kept or _new_spans(text[:end], _words(line)), strict=True):
+    if unchanged:
+        spans = _text_of_strings(line)[1]
+    else:
+        end = _set_hyphen(line, text)
+        _remove_repeated_spaces(line)
+        spans = _new_spans(text[:end], [word for word in _words(line) if word])
+    for string, span in zip(strings, spans, strict=True):
         string.set("CONTENT", text[slice(*span)])
         _set(string, "WC", result.confidence_of(span))
         characters = result.characters_in(span)
@@ -151,29 +178,30 @@ def set_text(line: Element, result: Transcription) -> None:
         _set_glyphs(string, text[slice(*span)], characters)
 
 
-def _kept_spans(text: str, strings: Sequence[Element]) -> list[tuple[int, int]] | None:
-    """Where the strings of a line stand in its text; the hyphen may be a part of the last one, or follow it."""
-    contents = [_content([string]) for string in strings]
-    ends = (len(text), len(text) - 1) if text[-1:] in _HYPHENS else (len(text),)
-    return next((spans for end in ends if (spans := part_spans(text[:end], contents))), None)
+def _remove_repeated_spaces(line: Element) -> None:
+    """Leave one space element where there are several in a row."""
+    for before, after in pairwise(list(line.iterchildren("{*}String", "{*}SP"))):
+        if local_name(before) == local_name(after) == "SP":
+            line.remove(after)
 
 
 def _new_spans(text: str, words: Sequence[Sequence[Element]]) -> list[tuple[int, int]]:
-    """Which part of a new text each string gets."""
-    if len(words) == len(words[0]) == 1:
-        return [(0, len(text))]
+    """Which part of a new text each string gets: all of it but one space between two of `words`."""
     found = word_spans(text)
     spans: list[tuple[int, int]] = []
     shares = allot([text[slice(*word)] for word in found], [_content(strings) for strings in words], " ")
+    start = 0
     for share, strings in zip(shares, words, strict=True):
-        start, end = (found[share[0]][0], found[share[-1]][1]) if share else (0, 0)
+        last = share.stop == len(found)
+        end = start if not share and found else len(text) if last else found[share.stop][0] - 1
         parts = allot(text[start:end], [_content([string]) for string in strings], "")
         spans += [(start + part.start, start + part.stop) for part in parts]
+        start = min(end + 1, len(text)) if end > start else start
     return spans
 
 
 def _set_hyphen(line: Element, text: str) -> int:
-    """Leave a hyphen at the end to the element that stands for it; the length of the text without it."""
+    """Leave a hyphen at the end to the element that stands for it; the length of what the strings get."""
     element = line.find("{*}HYP")
     if element is None:
         return len(text)
@@ -181,7 +209,8 @@ def _set_hyphen(line: Element, text: str) -> int:
     if not (hyphen and text.endswith(hyphen)):
         hyphen = text[-1:] if text[-1:] and text[-1] in _HYPHENS else ""
         element.set("CONTENT", hyphen)
-    return len(text) - len(hyphen)
+    rest = text.removesuffix(hyphen)
+    return len(text if hyphen and rest.endswith(hyphen) else rest)  # of two hyphens, the element repeats the second
 
 
 def _set_glyphs(string: Element, text: str, characters: Sequence[float] | None) -> None:
@@ -206,7 +235,8 @@ def finish(tree: Tree, changed: Sequence[Element]) -> None:
     for first, second in pairwise(tree.getroot().iter("{*}String")):
         parts = first.get("SUBS_TYPE"), second.get("SUBS_TYPE")
         if parts == ("HypPart1", "HypPart2") and touched & {first.getparent(), second.getparent()}:
-            whole = (first.get("CONTENT") or "").rstrip(_HYPHENS) + (second.get("CONTENT") or "")
+            parts_of_word = ((string.get("CONTENT") or "").strip(" ") for string in (first, second))
+            whole = next(parts_of_word).rstrip(_HYPHENS) + next(parts_of_word)
             for string in (first, second):
                 if string.get("SUBS_CONTENT") is not None:
                     string.set("SUBS_CONTENT", whole)

@@ -110,6 +110,7 @@ class Log:
         self.reasons: Counter[str] = Counter()
         self.notes: list[str] = []
         self.note_count = 0
+        self.blank: list[tuple[Path, Path]] = []
 
     def skip(self, source: str, reason: str, kind: str | None = None) -> None:
         """Record something left out. `kind` is the reason without its details, for counting."""
@@ -206,6 +207,11 @@ class LineSet:
         """What the last pass read differently from how it stood: scaled, renamed, joined (the first 10,000)."""
         return self._log.notes
 
+    @property
+    def blank(self) -> list[tuple[Path, Path]]:
+        """The ALTO and PAGE files without text lines in the last pass, each with the folder of its source."""
+        return self._log.blank
+
     def skip(self, line: Line, reason: str | Exception) -> None:
         """Record a line that was read but turned out to be unusable, such as one with a broken image."""
         self._log.skip(line.source or line.id, str(reason))
@@ -285,9 +291,10 @@ def read_lines(
         split: read this split only.
         text_column, image_column, audio_column, domain_column, id_column: column names; the usual ones are recognised.
         domain: the domain of all lines.
-        domain_from: where the domain comes from if there is no column for it: `"folder"`; a table from manuscript (or
-            any part of the path) to domain, as a mapping or as a CSV or JSON file; or a regular expression over the
-            path, whose group `domain` (or first group, or whole match) is the domain.
+        domain_from: where the domain comes from if there is no column for it: `"folder"` (for lines directly in the
+            source, the source's own); a table from manuscript (or any part of the path) to domain, as a mapping or as
+            a CSV or JSON file; or a regular expression over the path, whose group `domain` (or first group, or whole
+            match) is the domain.
         images: folder with the page images of ALTO and PAGE files, if it is not where they say.
         base: folder that paths in manifests and XML must not leave; the source's folder if not given.
         allow_outside: follow paths that leave `base`.

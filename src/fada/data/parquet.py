@@ -89,11 +89,7 @@ def _lines(
     features = _features(schema)
     columns = Columns.detect(schema.names, options, str(file), _kinds(schema, features))
     wanted = [name for name in schema.names if media or name not in columns.media]
-    labelled = {
-        key: feature["names"]
-        for key, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
-    }
+    labels = labels_of(schema)
     name = base.name(file)
     number = 0
     for batch in batches(wanted):
@@ -101,7 +97,7 @@ def _lines(
             number += 1
             if isinstance(row, Exception):
                 log.skip(f"{name}:{number}", f"the row cannot be read ({row})", "row cannot be read")
-            elif line := _line(row, columns, labelled, file, name, number, base, split, options, log, media):
+            elif line := _line(labelled(row, labels), columns, file, name, number, base, split, options, log, media):
                 yield line
 
 
@@ -120,7 +116,6 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Exception]:
 def _line(
     row: dict[str, Any],
     columns: Columns,
-    labelled: Mapping[str, list[str]],
     file: Path,
     name: str,
     number: int,
@@ -131,9 +126,6 @@ def _line(
     media: bool,
 ) -> Line | None:
     source = f"{name}:{number}"
-    for key, labels in labelled.items():
-        if isinstance(row.get(key), int) and 0 <= row[key] < len(labels):
-            row[key] = labels[row[key]]
     stored = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
     split = stored or split
     if options.split not in (None, split):
@@ -191,6 +183,23 @@ def _metadata(schema: pa.Schema) -> dict[str, Any]:
 def _features(schema: pa.Schema) -> dict[str, Any]:
     features = _metadata(schema).get("features")
     return features if isinstance(features, dict) else {}
+
+
+def labels_of(schema: pa.Schema) -> dict[str, list[str]]:
+    """The columns that hold numbers of labels (`ClassLabel`), with the labels."""
+    return {
+        key: feature["names"]
+        for key, feature in _features(schema).items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
+    }
+
+
+def labelled(row: dict[str, Any], labels: Mapping[str, list[str]]) -> dict[str, Any]:
+    """A row with labels in place of their numbers."""
+    for key, names in labels.items():
+        if isinstance(row.get(key), int) and 0 <= row[key] < len(names):
+            row[key] = names[row[key]]
+    return row
 
 
 def _kinds(schema: pa.Schema, features: Mapping[str, Any]) -> dict[str, str]:
@@ -291,6 +300,8 @@ def write_parquet(
     to_file = path.suffix.lower() == ".parquet"
     files = {"": path} if to_file else {name: path / f"{name}.parquet" for name in splits}
     for file in () if to_file else path.glob("*.parquet"):
+        if file in files.values() and not _is_ours(file):
+            raise FadaError(f"{file}: is there already and was not written by fada. Choose another folder.")
         if split_of(file.name) and file not in files.values():
             raise FadaError(
                 f"{file}: is there already and would be read along with the new {', '.join(sorted(splits))}; "
@@ -323,6 +334,13 @@ def write_parquet(
             if rows:
                 flush(split)
     return written
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        return b"fada" in (pq.read_schema(file).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def _survey(lines: LineSet) -> tuple[dict[str, pa.DataType], set[str], list[str]]:

@@ -9,7 +9,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -134,9 +134,9 @@ class Base:
         if self.allow_outside or path == self.named:
             return True
         base = os.fspath(self.folder)
-        if not _is_inside(os.path.dirname(path), base):
+        if not is_inside(os.path.dirname(path), base):
             return False
-        return not os.path.islink(path) or _is_inside(os.path.realpath(path), base)
+        return not os.path.islink(path) or is_inside(os.path.realpath(path), base)
 
     def find(self, folder: PathLike, name: str) -> str:
         """The file that `name`, as written in a file in `folder`, stands for; FadaError if it is missing or outside."""
@@ -158,7 +158,7 @@ class Base:
 
 
 @lru_cache(maxsize=4096)
-def _is_inside(path: str, base: str) -> bool:
+def is_inside(path: str, base: str) -> bool:
     """Whether a path, links followed, is the base folder or in it."""
     real, base = os.path.realpath(path or "."), os.path.realpath(base or ".")
     return real == base or real.startswith(os.path.join(base, ""))
@@ -197,7 +197,7 @@ def domain_rule(spec: "str | Path | Mapping[str, str] | DomainRule | None") -> D
     if spec is None or callable(spec):
         return spec
     if isinstance(spec, Mapping):
-        return _by_table({str(key): str(value) for key, value in spec.items()})
+        return _by_table(spec)
     text = os.fspath(spec)
     if text == "folder":
         return _by_folder
@@ -219,15 +219,17 @@ def domain_rule(spec: "str | Path | Mapping[str, str] | DomainRule | None") -> D
     return by_pattern
 
 
-def _by_folder(path: str, extra: Mapping[str, Any]) -> str | None:
-    return next((name for name in reversed(path.split("/")[:-1]) if name.lower() not in _STRUCTURE_FOLDERS), None)
+def _by_folder(path: str, extra: Mapping[str, Any], source: str = "") -> str | None:
+    """The name of the folder that a file is in, or else that of the folder of its source, or the next one up."""
+    folders = os.path.normpath(os.path.join(source, path)).replace(os.sep, "/").split("/")[:-1]
+    return next((name for name in reversed(folders) if name.lower() not in {"", "..", *_STRUCTURE_FOLDERS}), None)
 
 
-def _by_table(table: Mapping[str, str]) -> DomainRule:
+def _by_table(table: Mapping[str, Any]) -> DomainRule:
     def words(name: str) -> str:
         return re.sub(r"[\W_]+", " ", name).strip().casefold()
 
-    exact = {words(key): value for key, value in table.items()}
+    exact = {words(str(key)): domain_name(value) for key, value in table.items()}
     parts = [
         (re.compile(rf"(?:^| ){re.escape(key)}(?: |$)"), exact[key])
         for key in sorted(exact, key=len, reverse=True)
@@ -244,7 +246,7 @@ def _by_table(table: Mapping[str, str]) -> DomainRule:
     return by_table
 
 
-def _read_table(path: Path) -> dict[str, str]:
+def _read_table(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -256,7 +258,7 @@ def _read_table(path: Path) -> dict[str, str]:
             raise FadaError(f"{path}: not JSON ({error}).") from None
         if not isinstance(table, dict):
             raise FadaError(f"{path}: expected an object from manuscript to domain, found a {type(table).__name__}.")
-        return {str(key): str(value) for key, value in table.items()}
+        return table
     rows: list[list[str]] = []
     for number, row in table_rows(io.StringIO(text, newline=""), path.suffix):
         if isinstance(row, csv.Error) or 1 <= len(row) < 2:
@@ -265,7 +267,7 @@ def _read_table(path: Path) -> dict[str, str]:
             rows.append(row)
     if rows and rows[0][1].strip().lower() in COLUMN_NAMES["domain"]:
         rows = rows[1:]
-    return {row[0].strip(): row[1].strip() for row in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -328,6 +330,12 @@ def _unquoted(cell: str) -> str:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
+def usual_column(role: str, names: Iterable[str]) -> str | None:
+    """The column that holds something (:data:`COLUMN_NAMES`), by what it is usually called; None if there is none."""
+    lower = {name.lower(): name for name in reversed([*names])}
+    return next((lower[name] for name in COLUMN_NAMES[role] if name in lower), None)
+
+
 @dataclass(frozen=True)
 class Columns:
     """Which column of a table holds what; None where there is none."""
@@ -353,14 +361,14 @@ class Columns:
         present = list(names)
         lower = {name.lower(): name for name in reversed(present)}
         found: dict[str, str | None] = {}
-        for role, known in COLUMN_NAMES.items():
+        for role in COLUMN_NAMES:
             asked = options.columns.get(role)
             if asked is not None and asked not in present:
                 raise FadaError(
                     f"{where}: no column {asked!r} (asked for as {role} column); there are: {', '.join(present)}."
                 )
             declared = next((name for name, kind in (kinds or {}).items() if kind == role), None)
-            found[role] = asked or declared or next((lower[name] for name in known if name in lower), None)
+            found[role] = asked or declared or usual_column(role, present)
         parts = tuple(lower[name] for name in PARTS_OF_ID if name in lower)
         return cls(**found, id_parts=parts if parts and parts[-1].lower() == "line_id" else ())
 
@@ -474,6 +482,9 @@ def _open_one(source: str, options: Options) -> LineSet:
             f"{source}: no such file or folder. A data set on the Hugging Face hub is written hub:owner/name, "
             f"a published one {', '.join(f'{one}:FOLDER' for one in PUBLISHED)}."
         )
+    if options.domain_rule is _by_folder:
+        folder = os.path.realpath(Base.of(path, options).folder)
+        options = replace(options, domain_rule=partial(_by_folder, source=folder))
     kinds: dict[str, list[Path]] = {}
     for file in [path] if path.is_file() else walk(path):
         if kind := _kind(file):

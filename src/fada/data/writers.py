@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import fada
 from fada.data.lines import Line, LineSet, PathLike, column_names
 from fada.data.pairs import GT_SUFFIX
-from fada.data.readers import IMAGE_SUFFIXES
+from fada.data.readers import IMAGE_SUFFIXES, is_inside, walk
 from fada.errors import FadaError
 from fada.files import replacing, write_json
 
@@ -135,6 +135,7 @@ def write_transcriptions(
     format: str | None = None,
     *,
     provenance: Provenance | None = None,
+    blank: Iterable[tuple[Path, Path]] = (),
 ) -> list[Path]:
     """Write transcriptions.
 
@@ -143,27 +144,91 @@ def write_transcriptions(
         destination: a file for `txt`, `tsv`, `csv`, `jsonl`, `parquet`; a folder for `same`, `alto`, `page`, `pairs`
             (a folder for `txt` gets one file per page or image).
         format: one of :data:`FORMATS`; by default the ending of `destination`, and `same` for a folder.
-        provenance: recorded in the file where its format has a place, else in `<destination>.provenance.json`, or
+        provenance: recorded in the file where its format has a place, and in `<destination>.provenance.json`, or
             in `provenance.json` in the folder.
+        blank: ALTO and PAGE files without lines (:attr:`LineSet.blank`), which `same` copies as they are.
 
     Returns:
         The files written.
+
+    Raises:
+        FadaError: if the folder holds files that could be overwritten and are not as fada wrote them.
     """
     destination = Path(destination)
     chosen = chosen_format(destination, format)
     provenance = provenance or Provenance()
-    if chosen in ("same", "alto", "page", "pairs", "parquet"):
-        writer = {"same": _write_same, "pairs": _write_pairs, "parquet": _write_parquet}.get(chosen)
-        return (
-            writer(results, destination, provenance) if writer else _write_new(results, destination, provenance, chosen)
-        )
-    if chosen == "txt" and not destination.suffix:
-        return _write_text_files(results, destination, provenance)
+    if chosen == "parquet":
+        return _write_parquet(results, destination, provenance)
+    if chosen == "same" and not is_folder(destination, chosen):
+        return _write_same(results, destination, provenance, blank)
+    if is_folder(destination, chosen):
+        with _own_folder(destination, chosen, provenance) as record:
+            if chosen == "same":
+                written = _write_same(results, destination, provenance, blank)
+            elif chosen in ("alto", "page"):
+                written = _write_new(results, destination, provenance, chosen)
+            else:
+                written = (_write_pairs if chosen == "pairs" else _write_text_files)(results, destination)
+        return [*written, record]
     with _text_file(destination) as opened:
         _TABLES[chosen](results, opened)
     note = destination.with_name(f"{destination.name}.provenance.json")
     write_json(note, provenance.to_dict())
     return [destination, note]
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+_RECORD = "provenance.json"
+_ENDINGS = {"same": (".xml",), "txt": (".txt",)}
+"""The endings of what a format writes into a folder; all of them if it is not here."""
+
+
+def is_folder(destination: Path, chosen: str) -> bool:
+    """Whether a format is written as a folder of files rather than as one file."""
+    return {"same": destination.suffix.lower() != ".xml", "txt": not destination.suffix}.get(
+        chosen, chosen in ("alto", "page", "pairs")
+    )
+
+
+def refuse_others(folder: Path, chosen: str) -> None:
+    """Refuse a folder with files that could be overwritten and that are not as an earlier run left them.
+
+    A run ends with writing its record; what was put there or changed since is newer.
+    """
+    try:
+        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        ours = record["tool"] == "fada"
+    except (OSError, ValueError, LookupError, TypeError):
+        record, ours = {}, False
+    if ours and record.get("unfinished"):
+        return
+    finished = _changed(folder / _RECORD) if ours else 0
+    endings = (*_ENDINGS.get(chosen, (".xml", ".txt", *IMAGE_SUFFIXES)), _RECORD)
+    others = [file for file in walk(folder) if file.name.lower().endswith(endings) and _changed(file) > finished]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise FadaError(
+            f"{folder}: holds files that fada did not write, or that were changed since ({others[0].name}{more}). "
+            "Originals are never overwritten: choose a new or an empty folder."
+        )
+
+
+def _changed(file: Path) -> int:
+    """When a file was last changed or put in its place."""
+    found = file.stat()
+    return max(found.st_mtime_ns, found.st_ctime_ns)
+
+
+@contextmanager
+def _own_folder(folder: Path, chosen: str, provenance: Provenance) -> Iterator[Path]:
+    """A folder to write into, with a record of what made it, which says so until all is written."""
+    refuse_others(folder, chosen)
+    record = folder / _RECORD
+    write_json(record, {**provenance.to_dict(), "unfinished": True})
+    yield record
+    write_json(record, provenance.to_dict())
 
 
 # --- text and tables -------------------------------------------------------------------------------------------------
@@ -229,20 +294,14 @@ _TABLES: Mapping[str, Callable[[Iterable[Transcription], TextIO], None]] = {
 }
 
 
-def _write_text_files(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
+def _write_text_files(results: Iterable[Transcription], folder: Path) -> list[Path]:
     names, written = FileNames(), []
     for name, found in _by_page(results):
         file = folder / f"{names.take(name)}.txt"
         with _text_file(file) as opened:
             _write_txt(found, opened)
         written.append(file)
-    return [*written, _record_in(folder, provenance)]
-
-
-def _record_in(folder: Path, provenance: Provenance) -> Path:
-    file = folder / "provenance.json"
-    write_json(file, provenance.to_dict())
-    return file
+    return written
 
 
 def _write_parquet(results: Iterable[Transcription], file: Path, provenance: Provenance) -> list[Path]:
@@ -267,11 +326,17 @@ def _module(root: Any) -> ModuleType:
     return alto if xml.local_name(root).lower() == "alto" else page
 
 
-def _write_same(results: Iterable[Transcription], destination: Path, provenance: Provenance) -> list[Path]:
-    """Copies of the files that the lines come from, in which text and confidences are new and all else is as it was."""
+def _write_same(
+    results: Iterable[Transcription], destination: Path, provenance: Provenance, blank: Iterable[tuple[Path, Path]]
+) -> list[Path]:
+    """Copies of the files that the lines come from, in which text and confidences are new and all else is as it was.
+
+    They keep their place in the source; if there are several sources, in the folder that these share.
+    """
     from fada.data import xml
 
     by_file: dict[Path, dict[int, Transcription]] = {}
+    bases: dict[Path, Path] = {}
     for result in results:
         crop = None if result.line is None else result.line.image
         if not isinstance(crop, xml.PageCrop) or crop.xml is None:
@@ -280,16 +345,27 @@ def _write_same(results: Iterable[Transcription], destination: Path, provenance:
                 "into. Write a new one (format alto or page), or txt, tsv, jsonl."
             )
         by_file.setdefault(crop.xml, {})[crop.index] = result
-    to_file = destination.suffix.lower() == ".xml"
-    if to_file and len(by_file) > 1:
-        raise FadaError(f"{destination}: one file for the lines of {len(by_file)} files; give a folder.")
-    parent = Path(os.path.commonpath([file.resolve().parent for file in by_file])) if by_file else Path()
-    written = []
-    for file, texts in by_file.items():
-        copy = destination if to_file else destination / file.resolve().relative_to(parent)
+        bases[crop.xml] = crop.base or crop.xml.parent
+    bases.update(blank)
+    to_file = not is_folder(destination, "same")
+    if to_file and len(bases) > 1:
+        raise FadaError(f"{destination}: one file for the lines of {len(bases)} files; give a folder.")
+    shared = os.path.commonpath([*map(os.path.abspath, bases.values())]) if bases else ""
+    written: list[Path] = []
+    for file in bases:
+        whole = Path(os.path.abspath(file))
+        place = whole.relative_to(shared) if whole.is_relative_to(shared) else whole.name
+        copy = destination if to_file else destination / place
         if copy.resolve() == file.resolve():
             raise FadaError(f"{copy}: this is the original, which is never overwritten; choose another destination.")
+        if copy in written:
+            raise FadaError(f"{copy}: two files of the source would be written here. Transcribe them one by one.")
+        written.append(copy)
         original = file.read_bytes()
+        texts = by_file.get(file)
+        if texts is None:
+            _write_bytes(copy, original)
+            continue
         tree = xml.parse(original, str(file))
         module = _module(tree.getroot())
         lines = xml.text_lines(tree.getroot())
@@ -301,7 +377,6 @@ def _write_same(results: Iterable[Transcription], destination: Path, provenance:
         module.finish(tree, [lines[index] for index in texts])
         module.record(tree, provenance)
         _write_bytes(copy, xml.serialize(tree, original))
-        written.append(copy)
     return written
 
 
@@ -412,7 +487,7 @@ def _write_image(line: Line, stem: str) -> Path:
     return path
 
 
-def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Provenance) -> list[Path]:
+def _write_pairs(results: Iterable[Transcription], folder: Path) -> list[Path]:
     names, written = FileNames(), []
     for result in results:
         stem = f"{folder / names.take(result.id)}"
@@ -424,14 +499,21 @@ def _write_pairs(results: Iterable[Transcription], folder: Path, provenance: Pro
             with _text_file(text) as opened:
                 _write_txt([result], opened)
             written.append(text)
-    return [*written, _record_in(folder, provenance)]
+    return written
 
 
 def refuse_source(sources: Iterable[PathLike], destination: PathLike) -> None:
-    """Refuse to write onto what is read: originals are never overwritten."""
+    """Refuse to write onto what is read, or into it: an output would be read as a part of the source the next time."""
     for source in sources:
-        if os.path.exists(source) and os.path.realpath(source) == os.path.realpath(destination):
+        if not os.path.exists(source) or not is_inside(os.fspath(destination), os.fspath(source)):
+            continue
+        if os.path.realpath(source) == os.path.realpath(destination):
             raise FadaError(f"{destination}: this is the source itself, which is never overwritten. Choose another.")
+        if Path(destination).suffix.lower() != ".txt":  # which no source consists of
+            raise FadaError(
+                f"{destination}: lies in the source {source} and would be read as a part of it the next time. "
+                "Choose a place outside of it."
+            )
 
 
 def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:

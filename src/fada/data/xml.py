@@ -85,6 +85,7 @@ class PageCrop:
         polygon: the outline in pixels of the page image.
         baseline: the baseline in pixels, if there is one.
         xml: the ALTO or PAGE file, None if it is not a file of its own.
+        base: the folder of the source that the file belongs to: a copy keeps its place below it.
         index: the line's place among the text lines of that file, in document order.
         region: id of the block that the line is in.
         line_id: id of the line in that file.
@@ -102,6 +103,7 @@ class PageCrop:
     line_id: str = ""
     grow: float = 0.0
     upright: bool = True
+    base: Path | None = None
 
     @property
     def _margins(self) -> tuple[int, int]:
@@ -489,6 +491,8 @@ def open_xml(source: Path, files: list[Path], options: Options) -> LineSet:
                 log.skip(name, str(error).removeprefix(f"{name}: "), "XML file not read")
                 continue
             kind = local_name(tree.getroot())
+            if not text_lines(tree.getroot()):
+                log.blank.append((file, base.folder))
             for page in pages:
                 yield from page_lines(page, file, base, split, options, log, media, kind, seen)
 
@@ -547,7 +551,17 @@ def page_lines(
                 continue
             baseline = _near(((x * scale[0], y * scale[1]) for x, y in line.baseline), size)
             crop = PageCrop(
-                image, size, polygon, baseline, file, line.index, line.region, line.id, options.grow, upright
+                image,
+                size,
+                polygon,
+                baseline,
+                file,
+                line.index,
+                line.region,
+                line.id,
+                options.grow,
+                upright,
+                base.folder,
             )
         extra: dict[str, Any] = {"page": name.removesuffix(file.suffix), "line_id": line.id}
         if line.region:
