@@ -113,12 +113,15 @@ class Base:
 
     @classmethod
     def of(cls, source: Path, options: Options) -> "Base":
-        """The base folder of a source: the folder itself, or the one that a file is in."""
+        """The base folder of a source: the folder itself, or the one that a file is in.
+
+        It is one up from folders called `page` and `alto`: exports keep the images there.
+        """
         named = None if source.is_dir() else source
         if options.base is not None:
             return cls(options.base, options.allow_outside, named)
         folder = source if source.is_dir() else source.parent
-        if source.is_file() and folder.name.lower() in {"page", "alto"}:  # exports keep the images one folder up
+        if folder.name.lower() in {"page", "alto"}:
             folder = folder.parent
         return cls(folder, options.allow_outside, named)
 
