@@ -332,6 +332,15 @@ def write_parquet(
     return parquet.write_parquet(lines, path, licence=licence, citation=citation)
 
 
+def nothing_to_write(lines: LineSet, destination: PathLike) -> FadaError:
+    """The error for a set of which no line could be read."""
+    why = f"{lines.skipped_count} skipped, the first {lines.skipped[0]}" if lines.skipped else "none is there"
+    return FadaError(
+        f"{lines.name or 'the set'}: no line to write ({why}), so {destination} is not written. "
+        "`fada data inspect` shows what can be read, and of which splits."
+    )
+
+
 def column_names(own: Collection[str], further: Collection[str]) -> dict[str, str]:
     """The names that further columns are written under: their own, `text~source` for `text` where a line has a `text`.
 
