@@ -201,6 +201,15 @@ def test_edit_sets_scales_mixes_and_smooths(run: Run, targets: Path, tmp_path: P
     assert TargetSet.load(targets)["1850"].frequency("a") == 0, "in place without --out"
 
 
+@pytest.mark.parametrize("change", [("--set", "a=0"), ("--scale", "a=0"), ("--smooth", "5")])
+def test_edit_as_makes_a_changed_copy_of_one_domain(run: Run, targets: Path, change: tuple[str, str]) -> None:
+    before = TargetSet.load(targets)
+    run("targets", "edit", targets, *change, "-d", "1650", "--as", "changed")
+    after = TargetSet.load(targets)
+    assert after["changed"].frequency("a") != after["1650"].frequency("a")
+    assert {name: after[name] for name in before.domains} == dict(before.items())
+
+
 def test_a_file_whose_frequencies_do_not_sum_to_one_is_refused_and_then_mended(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "targets.json"
     domains = {"14": {"frequencies": {"a": 0.5, "b": 0.43}, "characters": 300}}
