@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fada
+import xml_pages
 from fada.cli import main
 from fada.targets import TargetSet
 
@@ -155,6 +156,19 @@ def test_build_from_tables_and_standard_input(run: Run, tmp_path: Path) -> None:
     assert [(row["domain"], row["characters"]) for row in rows] == [("13", 2), ("14", 1)]
     run("targets", "build", "-", "--domain", "stdin", "-o", out, stdin="Ἀρχή\n")
     assert TargetSet.load(out)["stdin"].total == 4
+
+
+def test_build_from_folders_of_pages_needs_no_images(run: Run, tmp_path: Path) -> None:
+    for century, example in (("1650", "alto4"), ("1850", "page2013")):
+        xml_pages.write_example(tmp_path / "ms" / century / "page", example).with_suffix(".png").unlink()
+    (tmp_path / "ms" / "1650" / "METS.xml").write_text("<mets/>", encoding="utf-8")
+    out = tmp_path / "out.json"
+    rows = json.loads(run("targets", "build", tmp_path / "ms", "-o", out, "--json"))
+    lengths = [sum(len(text or "") for text in xml_pages.EXAMPLES[name][1]) for name in ("alto4", "page2013")]
+    assert [(row["domain"], row["characters"]) for row in rows] == list(zip(["1650", "1850"], lengths, strict=True))
+    run("targets", "build", tmp_path / "ms" / "1650" / "page" / "page.xml", "-o", out)
+    assert TargetSet.load(out).domains == ("1650",)
+    assert "neither ALTO nor PAGE" in run("targets", "build", tmp_path / "ms" / "1650" / "METS.xml", code=2)
 
 
 def test_invalid_utf8_on_the_command_line_names_file_and_offset(run: Run, tmp_path: Path) -> None:

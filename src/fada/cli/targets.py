@@ -24,7 +24,8 @@ AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
 @targets_app.command()
 def build(
     sources: list[str] = typer.Argument(
-        help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), glob patterns, or - for standard input."
+        help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), ALTO or PAGE, glob patterns, or - for "
+        "standard input."
     ),
     out: Path = typer.Option(Path("targets.json"), "--out", "-o", help="The target file to write."),
     domain: str | None = typer.Option(None, help="One domain for everything (needed for standard input)."),
@@ -66,6 +67,10 @@ def build(
         if "-" not in sources:
             progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
         targets = TargetSet.from_pairs(corpus, normalizer)
+    for note in corpus.notes[:10]:
+        typer.echo(f"left out: {note}", err=True)
+    if len(corpus.notes) > 10:
+        typer.echo(f"left out: … and {len(corpus.notes) - 10} more", err=True)
     targets.save(out)
     _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
 

@@ -47,7 +47,9 @@ _SPLITS = {
     "testing": "test",
 }
 _SPLIT_NAME = re.compile(r"(train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?)(?:$|[-_.])", re.IGNORECASE)
-_STRUCTURE_FOLDERS = frozenset({"page", "alto", "images", "img", "xml", "data", "lines", *_SPLITS})
+XML_FOLDERS = frozenset({"page", "alto"})
+"""Folders of exports that hold the XML of the pages beside or below their images."""
+_STRUCTURE_FOLDERS = frozenset({*XML_FOLDERS, "images", "img", "xml", "data", "lines", *_SPLITS})
 
 DomainRule: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
 """Gives the domain from a path (relative to the base folder, with forward slashes) and the line's further columns."""
@@ -117,7 +119,7 @@ class Base:
         if options.base is not None:
             return cls(options.base, options.allow_outside, named)
         folder = source if source.is_dir() else source.parent
-        if source.is_file() and folder.name.lower() in {"page", "alto"}:  # exports keep the images one folder up
+        if source.is_file() and folder.name.lower() in XML_FOLDERS:  # the images are one folder up
             folder = folder.parent
         return cls(folder, options.allow_outside, named)
 
