@@ -93,8 +93,20 @@ def test_a_broken_image_is_reported_and_the_others_are_kept(model, lines, tmp_pa
     assert "1 failed" in done.output
     assert "13_1.png" in done.output
     assert len(rows_of(tmp_path / "out.tsv")) == 5
-    _, failed = emit(CRNNRecognizer.load(model), read_lines(lines))
+    _, failed, _ = emit(CRNNRecognizer.load(model), read_lines(lines))
     assert len(failed) == 1
+
+
+def test_images_without_ground_truth_are_read_too(model, lines, tmp_path):
+    (lines / "13" / "13_1.gt.txt").write_text("le roi", encoding="utf-8")
+    assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
+    assert len(rows_of(tmp_path / "out.tsv")) == 6
+    done = run("emit", model, lines, "--out", tmp_path / "e.npz")
+    assert "6 lines emitted, 0 failed" in done.output
+    assert "1 lines have a transcription, but not all" in done.output
+    assert Emissions.load(tmp_path / "e.npz").references is None
+    assert run("emit", model, lines / "13" / "13_1.gt.txt", "--out", tmp_path / "one.npz").exit_code == 0
+    assert Emissions.load(tmp_path / "one.npz").references == ["le roi"]
 
 
 def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):

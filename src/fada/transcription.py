@@ -207,15 +207,19 @@ def transcribe(
     return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
 
 
-def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) -> tuple["Emissions", list[str]]:
-    """The emissions of every line that can be read, and the reasons for those that cannot."""
+def emit(
+    recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8
+) -> tuple["Emissions", list[str], list[str]]:
+    """The emissions of every line that can be read, the reasons for those that cannot, and what is worth knowing."""
     from fada.emissions import Emissions
 
     if recognizer.kind != "ctc":
         raise FadaError("only CTC models have emissions; use `fada transcribe` for this one.")
     parts: list[Emissions] = []
     failed: list[str] = []
+    texts = 0
     for batch in _batches(lines, lambda line: False, batch_size, "emitting"):
+        texts += sum(line.text is not None for line in batch)
         for readable, _, error in _in_parts(batch, lambda b: recognizer.emit(b, batch_size=batch_size)):
             if error is None:
                 parts.append(readable)
@@ -224,7 +228,13 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
     failed += [str(skipped) for skipped in lines.skipped]
     if not parts:
         raise FadaError(f"no line could be read ({len(failed)} failed). First: {failed[0] if failed else 'no lines'}")
-    return Emissions.concatenate(parts), failed
+    emissions = Emissions.concatenate(parts)
+    if texts and emissions.references is None:
+        lines.note(
+            f"{texts} lines have a transcription, but not all: none is stored with the emissions. To tune or evaluate, "
+            "emit those lines on their own."
+        )
+    return emissions, failed, lines.notes
 
 
 def _check_output(lines: LineSet, out: Path, format: str | None) -> None:

@@ -135,9 +135,9 @@ def emit(
     from fada.transcription import emit as run
 
     recognizer, lines = _open(model, inputs, threads, **_source(locals()))
-    emissions, failed = run(recognizer, lines, batch_size=batch_size)
+    emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
     emissions.save(out)
-    _report(failed, [])
+    _report(failed, notes)
     typer.echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
 
 
@@ -204,7 +204,7 @@ def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> 
         import torch
 
         torch.set_num_threads(threads)
-    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], **source)
+    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, **source)
     return load_recognizer(model), lines
 
 

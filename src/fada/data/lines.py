@@ -273,6 +273,7 @@ def read_lines(
     allow_outside: bool = False,
     encoding: str | None = None,
     grow: float = 0.0,
+    untranscribed: bool = False,
 ) -> LineSet:
     r"""Read lines of text from anything that holds them.
 
@@ -294,6 +295,8 @@ def read_lines(
         encoding: of manifests and `.gt.txt` files, if it is not UTF-8.
         grow: widen the outlines of ALTO and PAGE lines by this share of their height, upwards most, where they cut
             accents off; 0.15 is a good value for outlines that were derived from baselines.
+        untranscribed: in a folder of `line.png` + `line.gt.txt`, also read the images without a text, as for
+            transcribing; otherwise they are skipped.
 
     Returns:
         The lines, read when iterated over. Nothing is left out in silence: see :attr:`LineSet.skipped`.
@@ -319,6 +322,7 @@ def read_lines(
             allow_outside=allow_outside,
             encoding=encoding,
             grow=grow,
+            untranscribed=untranscribed,
         ),
     )
 

@@ -69,6 +69,7 @@ class Options:
     allow_outside: bool = False
     encoding: str | None = None
     grow: float = 0.0
+    untranscribed: bool = False
 
     def domain_of(self, column: Any, path: str, extra: Mapping[str, Any], log: Log) -> str | None:
         """The domain of a line: the one given for all, else by the rule, else from its column."""
