@@ -176,6 +176,11 @@ def transcribe(
     """
     weights, knowledge = weights or Weights(), knowledge or Knowledge()
     knowledge.check(weights)
+    if recognizer.kind != "ctc" and (weights.prior_weight or weights.lm_weight or weights.length_bonus):
+        raise FadaError(
+            "the weights ask for prior correction, a language model or a length bonus, which are for CTC models; this "
+            "one is guided by λ, scale and distance alone."
+        )
     out = Path(out)
     started = time.monotonic()
     job = {
