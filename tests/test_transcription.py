@@ -111,6 +111,16 @@ def test_images_without_ground_truth_are_read_too(model, lines, tmp_path):
     assert Emissions.load(tmp_path / "one.npz").references == ["le roi"]
 
 
+def test_a_whole_page_is_told_from_a_line(model, lines, tmp_path):
+    Image.new("L", (800, 1100), 230).save(lines / "page.png")
+    Image.new("L", (2000, 400), 230).save(lines / "large_line.png")
+    done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
+    assert done.exit_code == 0
+    assert "page.png: 800 x 1100 pixels" in done.output
+    assert "ALTO or PAGE" in done.output
+    assert done.output.count("shaped like a page") == 1
+
+
 def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
     knowledge = Knowledge.from_texts(TEXTS, order=3)
     plain = Tuned(beam=4, lm="global", lm_weight=0.3)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fada.emissions import Emissions
     from fada.models.recognizer import CTCRecognizer, Recognizer
 
+LINE_HEIGHT = 300
+"""An image of more rows than this that is not at least twice as wide as high is hardly a line of text."""
+
 Row = dict[str, Any]
 """One finished line in the journal: `id`, `domain`, and either `text` with its score parts, or `error`."""
 
@@ -279,11 +282,30 @@ def _batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str
         started, finished = time.monotonic(), 0
         while batch := list(islice(rest, size)):
             todo = [line for line in batch if not done(line)]
+            for line in todo:
+                _note_page(line, lines)
             if todo:
                 yield todo
                 finished += len(todo)
             speed = finished / max(time.monotonic() - started, 1e-9)
             progress.update(task, advance=len(batch), description=f"{title}, {speed:.1f} lines/s")
+
+
+def _note_page(line: Line, lines: LineSet) -> None:
+    """A note about an image file that is as tall as a page, not as a line."""
+    from fada.data.xml import image_size
+
+    if not isinstance(line.image, str | os.PathLike):
+        return
+    with suppress(FadaError):  # an image that cannot be opened is told when it is read
+        width, height, _, sideways = image_size(Path(line.image))
+        width, height = (height, width) if sideways else (width, height)
+        if height > LINE_HEIGHT and width < 2 * height:
+            lines.note(
+                f"{line.source or line.id}: {width} x {height} pixels, read as one line of text but shaped like a "
+                "page. Find its lines with a segmenter (kraken, eScriptorium, Transkribus) and give its ALTO or PAGE "
+                "file, with the image beside it."
+            )
 
 
 def _in_parts(batch: Sequence[Line], read: Any) -> Iterator[tuple[Any, Sequence[Line], str | None]]:

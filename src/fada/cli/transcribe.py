@@ -146,21 +146,26 @@ def emit(
 
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
-    """The first argument is a model if it is a model folder, or no file at all and does not look like one."""
-    from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES
+    """The first argument is a model if it is a model folder, a name of the package, or may be one of the hub."""
+    from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES, is_named_set
     from fada.errors import FadaError
-    from fada.models import is_model_folder
+    from fada.models import PRETRAINED, is_model_folder, resolve
 
-    first = Path(given[0])
-    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {".xml", ".parquet", ".arrow"}
-    is_model = is_model_folder(first) if first.exists() else first.suffix.lower() not in files
-    if not is_model:
+    name, first, inputs = given[0], Path(given[0]), given[1:]
+    is_model = is_model_folder(first) or resolve(name) != name
+    if not is_model and (first.exists() or is_named_set(name)):
         return default, given
-    if len(given) == 1:
+    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {".xml", ".parquet", ".arrow"}
+    of_hub = name.count("/") == 1 and first.suffix.lower() not in files and inputs
+    if not is_model and not of_hub:
+        known = ", ".join(sorted(folder.name for folder in PRETRAINED.iterdir()))
         raise FadaError(
-            f"{given[0]} is taken for a model, and nothing to transcribe is given. Name the inputs after it."
+            f"{name}: no such file or folder, and no model that comes with fada ({known}). Check the path, or give a "
+            "model before the inputs: a model or run folder, one of these names, or owner/name of the hub."
         )
-    return given[0], given[1:]
+    if not inputs:
+        raise FadaError(f"{name} is a model, and nothing to transcribe is given. Name the inputs after it.")
+    return name, inputs
 
 
 def _decoder(

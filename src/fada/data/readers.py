@@ -465,6 +465,11 @@ def open_source(source: PathLike | Iterable[PathLike], options: Options) -> Line
     )
 
 
+def is_named_set(source: str) -> bool:
+    """Whether a source is a set of the hub or a published one, and not a path."""
+    return source.partition(":")[0] in ("hub", *PUBLISHED)
+
+
 def _open_one(source: str, options: Options) -> LineSet:
     from fada.data import manifest, pairs, parquet, xml
 
