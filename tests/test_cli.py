@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fada
+import xml_pages
 from fada.cli import main
 from fada.targets import TargetSet
 
@@ -124,6 +125,12 @@ def test_version_and_completion(run: Run) -> None:
         (["targets", "edit", str(HPGT), "--mix", "10:1", "-o", "x.json"], "--as"),
         (["targets", "edit", str(HPGT), "--mix", "10", "--as", "m", "-o", "x.json"], "domains and weights"),
         (["targets", "edit", str(HPGT), "--set", "α=0", "--set", "α=1", "-o", "x.json"], "given twice"),
+        (["targets", "edit", str(HPGT), "--set", "α=0", "--as", "x", "-o", "x.json"], "choose one with --domain"),
+        (["targets", "build", str(HPGT.parent)], "without text files or tables"),
+        (["transcribe", "typo_path.png"], "typo_path.png: no such file or folder"),
+        (["transcribe", "typo_path"], "typo_path: no such file or folder, and no model that comes with fada (french"),
+        (["transcribe", "a/typo.png", "b.png"], "a/typo.png: no such file or folder"),
+        (["transcribe", "french"], "nothing to transcribe is given"),
         (["nonsense"], "nonsense"),
     ],
 )
@@ -155,6 +162,19 @@ def test_build_from_tables_and_standard_input(run: Run, tmp_path: Path) -> None:
     assert [(row["domain"], row["characters"]) for row in rows] == [("13", 2), ("14", 1)]
     run("targets", "build", "-", "--domain", "stdin", "-o", out, stdin="Ἀρχή\n")
     assert TargetSet.load(out)["stdin"].total == 4
+
+
+def test_build_from_folders_of_pages_needs_no_images(run: Run, tmp_path: Path) -> None:
+    for century, example in (("1650", "alto4"), ("1850", "page2013")):
+        xml_pages.write_example(tmp_path / "ms" / century / "page", example).with_suffix(".png").unlink()
+    (tmp_path / "ms" / "1650" / "METS.xml").write_text("<mets/>", encoding="utf-8")
+    out = tmp_path / "out.json"
+    rows = json.loads(run("targets", "build", tmp_path / "ms", "-o", out, "--json"))
+    lengths = [sum(len(text or "") for text in xml_pages.EXAMPLES[name][1]) for name in ("alto4", "page2013")]
+    assert [(row["domain"], row["characters"]) for row in rows] == list(zip(["1650", "1850"], lengths, strict=True))
+    run("targets", "build", tmp_path / "ms" / "1650" / "page" / "page.xml", "-o", out)
+    assert TargetSet.load(out).domains == ("1650",)
+    assert "neither ALTO nor PAGE" in run("targets", "build", tmp_path / "ms" / "1650" / "METS.xml", code=2)
 
 
 def test_invalid_utf8_on_the_command_line_names_file_and_offset(run: Run, tmp_path: Path) -> None:
@@ -199,6 +219,15 @@ def test_edit_sets_scales_mixes_and_smooths(run: Run, targets: Path, tmp_path: P
     assert mixed["1650"] == before["1650"]
     run("targets", "edit", targets, "--set", "a=0")
     assert TargetSet.load(targets)["1850"].frequency("a") == 0, "in place without --out"
+
+
+@pytest.mark.parametrize("change", [("--set", "a=0"), ("--scale", "a=0"), ("--smooth", "5")])
+def test_edit_as_makes_a_changed_copy_of_one_domain(run: Run, targets: Path, change: tuple[str, str]) -> None:
+    before = TargetSet.load(targets)
+    run("targets", "edit", targets, *change, "-d", "1650", "--as", "changed")
+    after = TargetSet.load(targets)
+    assert after["changed"].frequency("a") != after["1650"].frequency("a")
+    assert {name: after[name] for name in before.domains} == dict(before.items())
 
 
 def test_a_file_whose_frequencies_do_not_sum_to_one_is_refused_and_then_mended(run: Run, tmp_path: Path) -> None:

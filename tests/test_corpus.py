@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import xml_pages
 from fada import corpus
 from fada.cli import app
 from fada.corpus import Corpus
@@ -59,6 +60,23 @@ def test_the_domain_can_be_the_file_name_or_a_pattern_in_the_path(letters: Path)
         pairs(letters, domain_from=r"/letters/(15)/")
     with pytest.raises(FadaError, match="regular expression"):
         pairs(letters, domain_from="(")
+
+
+def test_pages_are_read_once_and_what_is_left_out_is_told(tmp_path: Path) -> None:
+    xml_pages.write_example(tmp_path / "ms/page", "page2013")
+    xml_pages.write_example(tmp_path / "ms/alto", "alto4")
+    write(tmp_path / "ms/mets.xml", "<mets/>")
+    (tmp_path / "ms/page/page.png").rename(tmp_path / "ms/page.png")
+    (tmp_path / "ms/alto/page.png").unlink()
+    body = Corpus([tmp_path / "ms"])
+    assert list(body) == [("ms", "en france"), ("ms", "a saint denis")]
+    assert ["same page" in note or "neither ALTO nor PAGE" in note for note in body.notes] == [True, True]
+    (tmp_path / "ms/page.png").unlink()
+    assert len(pairs(tmp_path / "ms")) == 2, "also without its image"
+    write(tmp_path / "ms/text.txt", "text")
+    body = Corpus([tmp_path / "ms"])
+    assert list(body) == [("ms", "text")], "text files win"
+    assert "3 XML files beside text files" in body.notes[0]
 
 
 def test_a_file_named_twice_is_read_once(letters: Path) -> None:
@@ -121,7 +139,8 @@ def test_a_column_called_domain_is_used_by_itself(tmp_path: Path) -> None:
         ("t.jsonl", '{"text": null, "domain": "x"}\n', "line 1: column 'text' is missing its value"),
         ("t.jsonl", '{"text": 3, "domain": "x"}\n', "line 1: column 'text' holds 3"),
         ("t.parquet", "no parquet", "not a parquet file"),
-        ("t.xml", "<a/>", "more than text"),
+        ("t.html", "<a/>", "more than text"),
+        ("t.xml", "<a/>", "neither ALTO nor PAGE"),
     ],
 )
 def test_a_broken_table_is_refused_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -120,6 +120,24 @@ def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path):
     assert pairs.skipped_count == 1  # the line without a text has an image only
 
 
+@pytest.mark.parametrize(
+    ("name", "format"), [("x.parquet", None), ("splits", None), ("x.tsv", None), ("pairs", "pairs"), ("new", "alto")]
+)
+def test_convert_of_nothing_that_can_be_read_writes_nothing_and_says_why(tmp_path, name, format):
+    xml_pages.write_example(tmp_path / "in", "alto4").with_suffix(".png").unlink()
+    out = tmp_path / name
+    if out.suffix:
+        out.write_text("from before", encoding="utf-8")
+    command = ["convert", tmp_path / "in", "--to", out, *(["--format", format] if format else [])]
+    done = run(*command)
+    assert isinstance(done.exception, FadaError)
+    assert "no line to write (3 skipped" in str(done.exception)
+    assert "skipped: 3" in done.stderr
+    assert out.read_text(encoding="utf-8") == "from before" if out.suffix else not out.exists()
+    done = run("convert", *command[1:], "--split", "test")
+    assert "no line to write (none is there)" in str(done.exception)
+
+
 def test_published_lists_the_sets_and_asks_for_a_destination():
     rows = json.loads(run("published", "--json").stdout)
     assert [row["name"] for row in rows] == ["hpgt", "catmus", "edacc"]

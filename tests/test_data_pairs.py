@@ -37,6 +37,21 @@ def test_one_without_the_other_is_skipped_with_its_reason(tmp_path):
     }
 
 
+def test_all_images_are_read_where_texts_are_not_needed(tmp_path):
+    pair(tmp_path, "a", "both")
+    pair(tmp_path, "a.bin", None)
+    pair(tmp_path, "b", None)
+    pair(tmp_path, "c", "café".encode("latin-1"))
+    (tmp_path / "d.gt.txt").write_text("text alone", encoding="utf-8")
+    lines = read_lines(tmp_path, untranscribed=True)
+    assert [(line.id, line.text) for line in lines] == [("a.bin", "both"), ("a", "both"), ("b", None), ("c", None)]
+    assert lines.expected == 4
+    assert "c.gt.txt: the text is not UTF-8" in lines.notes[0]
+    assert [one.source for one in lines.skipped] == ["d.gt.txt"]
+    named = read_lines(tmp_path / "a.gt.txt", untranscribed=True)
+    assert {line.text for line in named} == {"both"}, "a text file that is named stands for its own images"
+
+
 def test_processed_forms_of_an_image_share_a_text_and_are_read_once(tmp_path):
     pair(tmp_path, "a", "text", ".png")
     pair(tmp_path, "a.bin", None)

@@ -141,7 +141,7 @@ def test_paths_out_of_the_folder_and_encodings_can_be_named(lines, tmp_path, mon
     folder = tmp_path / "table"
     folder.mkdir()
     (folder / "m.csv").write_bytes("image,id\n../lines/0.png,é\n".encode("latin-1"))
-    command = ["transcribe", "crnn", str(folder / "m.csv"), "--out", str(tmp_path / "out.tsv")]
+    command = ["transcribe", "french", str(folder / "m.csv"), "--out", str(tmp_path / "out.tsv")]
     done = CliRunner().invoke(app, [*command, "--allow-outside", "--encoding", "latin-1"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()[1].startswith("é\té")

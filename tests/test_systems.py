@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from emission_sets import make_emissions
 from fada.cli import app
 from fada.errors import FadaError
 from fada.systems import Systems, SystemsEvaluation, evaluate_systems, read_systems, seed_rows
@@ -176,6 +177,34 @@ def test_exit_code_is_2_for_a_mistake_in_the_input(tmp_path):
     result = subprocess.run(entry, capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert "absent.tsv: no such file or folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sources", "options", "message"),
+    [
+        (["gt.txt", "ocr.txt"], ["--tuned", "t.json"], "--tuned: for stored emissions"),
+        (["run"], ["--targets", "t.json"], "--targets: for stored emissions"),
+        (["run"], ["--lm-text", "t.txt"], "--lm-text: for stored emissions"),
+        (["e.npz"], ["--targets", "t.json"], "--targets: no effect without --tuned"),
+        (["e.npz", "gt.txt"], [], "e.npz and .*gt.txt: stored emissions are evaluated against"),
+        (["gt.txt", "e.npz"], [], "e.npz and .*gt.txt: stored emissions are evaluated against"),
+        (["e.npz"], ["--domain-column", "century"], "--domain-column: .*e.npz is not a table"),
+        (["e.npz"], ["--system", "guided"], "no system 'guided', expected some of beam, greedy"),
+        (["gt.txt", "ocr.txt"], ["--domain-column", "century"], "--domain-column: .*gt.txt is not a table"),
+        (["gt.txt", "ocr.txt"], ["--reference-column", "text"], "--reference-column: .*gt.txt is not a table"),
+        (["gt.txt", "ocr.txt"], ["--hypothesis-column", "text"], "--hypothesis-column: .*ocr.txt is not a table"),
+        (["gt.txt", "ocr.txt"], ["--split", "test"], "--split: .*gt.txt is not a table"),
+        (["a.csv", "a.csv"], ["--hypothesis-column", "x", "--hypothesis-column", "y"], "2 hypothesis columns"),
+        (["run"], ["--hypothesis-column", "hypothesis", "--hypothesis-column", "page"], "2 hypothesis columns"),
+    ],
+)
+def test_options_and_sources_that_would_be_ignored_are_refused(run, tmp_path, sources, options, message):
+    make_emissions(0, 2).save(tmp_path / "e.npz")
+    for name in ("gt.txt", "ocr.txt"):
+        _write(tmp_path / name, "abc\n")
+    _write(tmp_path / "a.csv", "id,text,x,y\n1,abc,abc,abd\n")
+    with pytest.raises(FadaError, match=message):
+        _run(*(tmp_path / source for source in sources), *options)
 
 
 def test_json_holds_everything_and_csv_the_main_table(run, tmp_path):

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from fada.cli import app
 from fada.data.lines import read_lines
 from fada.emissions import Emissions
 from fada.errors import FadaError
+from fada.export import Decoder
 from fada.guidance import Guidance
 from fada.models.crnn import CRNNRecognizer
 from fada.models.whisper import WhisperRecognizer
 from fada.targets import TargetSet
 from fada.transcription import Journal, emit, transcribe
-from fada.tuned import Knowledge, Weights, decode_emissions
+from fada.tuned import Knowledge, Tuned, Weights, decode_emissions
 from test_models_seq2seq import whisper_folder
 
 TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
@@ -93,8 +95,71 @@ def test_a_broken_image_is_reported_and_the_others_are_kept(model, lines, tmp_pa
     assert "1 failed" in done.output
     assert "13_1.png" in done.output
     assert len(rows_of(tmp_path / "out.tsv")) == 5
-    _, failed = emit(CRNNRecognizer.load(model), read_lines(lines))
+    _, failed, _ = emit(CRNNRecognizer.load(model), read_lines(lines))
     assert len(failed) == 1
+
+
+def test_images_without_ground_truth_are_read_too(model, lines, tmp_path):
+    (lines / "13" / "13_1.gt.txt").write_text("le roi", encoding="utf-8")
+    assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
+    assert len(rows_of(tmp_path / "out.tsv")) == 6
+    done = run("emit", model, lines, "--out", tmp_path / "e.npz")
+    assert "6 lines emitted, 0 failed" in done.output
+    assert "1 lines have a transcription, but not all" in done.output
+    assert Emissions.load(tmp_path / "e.npz").references is None
+    assert run("emit", model, lines / "13" / "13_1.gt.txt", "--out", tmp_path / "one.npz").exit_code == 0
+    assert Emissions.load(tmp_path / "one.npz").references == ["le roi"]
+
+
+def test_a_whole_page_is_told_from_a_line(model, lines, tmp_path):
+    Image.new("L", (800, 1100), 230).save(lines / "page.png")
+    Image.new("L", (2000, 400), 230).save(lines / "large_line.png")
+    done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
+    assert done.exit_code == 0
+    assert "page.png: 800 x 1100 pixels" in done.output
+    assert "ALTO or PAGE" in done.output
+    assert done.output.count("shaped like a page") == 1
+
+
+def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
+    knowledge = Knowledge.from_texts(TEXTS, order=3)
+    plain = Tuned(beam=4, lm="global", lm_weight=0.3)
+    guided = Tuned(beam=4, lam=0.6, scale=30)
+    for name, tuned in (("plain", plain), ("guided", guided)):
+        shutil.copytree(model, tmp_path / name)
+        Decoder(tuned, knowledge).save(tmp_path / name)
+    guided.save(tmp_path / "tuned.json")
+    knowledge.targets.save(tmp_path / "targets.json")
+    emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")), batch_size=1)
+    from_file = ["--tuned", tmp_path / "tuned.json", "--targets", tmp_path / "targets.json"]
+    for number, (folder, options, weights) in enumerate(
+        [
+            (tmp_path / "plain", [], plain.weights),
+            (tmp_path / "plain", ["--beam", 1], plain.weights.change(beam=1)),
+            (tmp_path / "guided", ["--distance", "aligned_w2"], guided.weights.change(distance="aligned_w2")),
+            (tmp_path / "guided", ["--scale", 50], guided.weights.change(scale=50)),
+            (model, [*from_file, "--beam", 1, "--lam", 0.2], guided.weights.change(beam=1, lam=0.2)),
+        ]
+    ):
+        out = tmp_path / f"{number}.jsonl"
+        done = run("transcribe", folder, lines, "--domain-from", "folder", *options, "--out", out, "--batch-size", 1)
+        assert done.exit_code == 0, done.output
+        scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
+        expected = [best.score for best in decode_emissions(emissions, weights, knowledge)]
+        assert scores == pytest.approx(expected, abs=1e-4), options
+    for options, message in [
+        (["--distance", "js"], "--distance without effect"),
+        (["--scale", 3, "--distance", "js"], "--scale and --distance without effect"),
+        (["--lm-text", tmp_path / "x.txt"], "give them with --tuned"),
+    ]:
+        with pytest.raises(FadaError, match=message):
+            run("transcribe", tmp_path / "plain", lines, *options)
+
+
+def test_weights_that_only_ctc_models_have_are_refused_for_others(lines, tmp_path):
+    Tuned(length_bonus=0.5).save(tmp_path / "tuned.json")
+    with pytest.raises(FadaError, match="which are for CTC models"):
+        run("transcribe", "trocr-greek", lines, "--tuned", tmp_path / "tuned.json", "--out", tmp_path / "out.tsv")
 
 
 def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):

@@ -9,11 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fada.data.readers import domain_name, table_rows, usual_column
+from fada.data.readers import XML_FOLDERS, domain_name, table_rows, usual_column
 from fada.errors import FadaError
 
 Pair = tuple[str, str]
@@ -22,12 +22,13 @@ STANDARD_INPUT = "-"
 TEXT_SUFFIXES = (".txt", ".text")
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _BLOCK = 1 << 20
-_MARKUP = (".xml", ".html", ".htm", ".json", ".pdf", ".docx", ".odt", ".gz", ".zip")
+XML_SUFFIX = ".xml"
+_MARKUP = (".html", ".htm", ".json", ".pdf", ".docx", ".odt", ".gz", ".zip")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to read, and the folder it was found in when a folder was named."""
+    """A file to read, and the folder it was found in when a folder was named; a folder of XML is read as one."""
 
     path: Path
     folder: Path | None = None
@@ -35,7 +36,7 @@ class Source:
     @property
     def size(self) -> int:
         """Bytes."""
-        return self.path.stat().st_size
+        return sum(file.stat().st_size for file in _xml_files(self.path)) or self.path.stat().st_size
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,15 @@ class Corpus:
     """A body of text: iterate over it, as often as needed, for its (domain, text) pairs, one per line or table row.
 
     Args:
-        sources: files, folders (searched for text files and tables), glob patterns, or ``-`` for standard input.
+        sources: files, folders (searched for text files and tables; those without for ALTO and PAGE files), glob
+            patterns, or ``-`` for standard input.
         domain: one domain for everything; otherwise it comes from `domain_column` or `domain_from`.
         domain_from: ``folder``: the folder below the one named, or the one a file lies in; ``file``: the file name
             without its endings; else a regular expression searched in the path, whose first group is the domain.
         text_column, domain_column: of tables (CSV, TSV, JSONL, parquet). Without a `domain_column`, a column called
             ``domain``, ``century``, ``accent`` or ``period`` is used if there is one, otherwise `domain_from`.
         on_bytes: called with the number of bytes read, now and then, for a progress bar.
+        notes: what was left out, and why, is added here.
     """
 
     sources: Sequence[str | os.PathLike[str]]
@@ -58,6 +61,7 @@ class Corpus:
     text_column: str = "text"
     domain_column: str | None = None
     on_bytes: Callable[[int], object] = lambda size: None
+    notes: list[str] = field(default_factory=list)
 
     def files(self) -> list[Source]:
         """The files behind the sources, each once, in a fixed order; standard input is not among them."""
@@ -68,8 +72,14 @@ class Corpus:
         return list(found.values())
 
     def __iter__(self) -> Iterator[Pair]:
-        for file in self.files():
+        files = self.files()
+        for file in files:
             yield from self._file(file)
+        for folder in map(Path, self.sources):
+            if Source(folder, folder) not in files and (pages := _xml_files(folder)):
+                self.notes.append(
+                    f"{folder}: {len(pages)} XML files beside text files or tables; name them to count them"
+                )
         if STANDARD_INPUT in map(str, self.sources):
             if self.domain is None:
                 raise FadaError("standard input has no folder or file name to take the domain from: give it --domain.")
@@ -78,6 +88,9 @@ class Corpus:
 
     def _file(self, file: Source) -> Iterator[Pair]:
         path, suffix = file.path, file.path.suffix.lower()
+        if suffix == XML_SUFFIX or path.is_dir():
+            yield from self._xml(file)
+            return
         if suffix in _MARKUP:
             raise FadaError(
                 f"{path}: {suffix} files hold more than text, and would be counted as they are. "
@@ -96,6 +109,24 @@ class Corpus:
                     yield domain, line
             return
         yield from self._rows(rows, file)
+
+    def _xml(self, file: Source) -> Iterator[Pair]:
+        """The lines of ALTO and PAGE files; no image is needed, and a page that is there as both is read once."""
+        from fada.data.lines import read_lines
+
+        def domain(name: str, _: Mapping[str, Any]) -> str:
+            return self._domain_of(Source(file.path / name, file.folder) if file.folder else file)
+
+        lines = read_lines(file.path, format="xml", domain_from=domain)
+        number = 0
+        for line in lines.texts():
+            number += 1
+            yield str(line.domain), line.text or ""
+        self.on_bytes(file.size)
+        self.notes.extend(map(str, lines.skipped))
+        if not number:
+            why = f": {lines.skipped[0]}" if lines.skipped else ""
+            raise FadaError(f"{file.path}: no text of ALTO or PAGE lines{why}. Export the text of other XML, as .txt.")
 
     def _rows(self, rows: Iterable[tuple[str, Mapping[str, Any]]], file: Source) -> Iterator[Pair]:
         """The pairs of table rows, each given with where it stands."""
@@ -189,10 +220,10 @@ class Corpus:
             return self.domain
         path = file.path.resolve()
         if self.domain_from == "folder":
-            if file.folder is not None:
-                below = path.relative_to(file.folder.resolve()).parts
-                return below[0] if len(below) > 1 else file.folder.resolve().name
-            return path.parent.name
+            above = (file.folder or path.parent).resolve()
+            names = (*path.relative_to(above).parts[:-1], *reversed(above.parts))
+            apart = XML_FOLDERS if path.suffix.lower() == XML_SUFFIX else ()
+            return next((name for name in names if name.lower() not in apart), above.name)
         if self.domain_from == "file":
             return path.name.partition(".")[0] or path.name
         found = _pattern(self.domain_from).search(file.path.as_posix())
@@ -261,8 +292,10 @@ def _expanded(source: str) -> list[Source]:
     if path.is_dir():
         known = (*TEXT_SUFFIXES, *TABLE_SUFFIXES)
         files = sorted(p for p in path.rglob("*") if p.suffix.lower() in known and p.is_file())
+        if not files and _xml_files(path):
+            return [Source(path, path)]
         if not files:
-            raise FadaError(f"{path}: a folder without text files or tables ({', '.join(known)}).")
+            raise FadaError(f"{path}: a folder without text files or tables ({', '.join((*known, XML_SUFFIX))}).")
         return [Source(file, path) for file in files]
     if path.is_file():
         return [Source(path)]
@@ -272,6 +305,10 @@ def _expanded(source: str) -> list[Source]:
     if not matches:
         raise FadaError(f"{source}: no file matches this pattern.")
     return [file for match in matches for file in (_expanded(match) if Path(match).is_dir() else [Source(Path(match))])]
+
+
+def _xml_files(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.suffix.lower() == XML_SUFFIX and file.is_file()]
 
 
 def _pattern(pattern: str) -> re.Pattern[str]:

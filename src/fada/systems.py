@@ -65,6 +65,13 @@ class Systems:
             raise FadaError(f"{self.source}: no column {name!r}, expected one of {', '.join([*self.columns, LENGTH])}.")
         return self.columns[name]
 
+    def only(self, names: Sequence[str]) -> "Systems":
+        """Only these systems; all if none is named."""
+        unknown = [name for name in names if name not in self.systems]
+        if unknown:
+            raise FadaError(f"{self.source}: no system {unknown[0]!r}, expected some of {', '.join(self.systems)}.")
+        return replace(self, systems={name: self.systems[name] for name in names}) if names else self
+
     def unicode_note(self) -> str | None:
         """A note if one side is composed (NFC) and the other is not: equal letters then count as errors."""
         composed = {"references": _is_composed(self.references)}
@@ -272,11 +279,7 @@ def read_systems(
                 "For text files and XML give two: references first, hypotheses second."
             )
         found = _from_table(file, reference_column, hypothesis_columns, domain_column, split)
-    unknown = [name for name in systems if name not in found.systems]
-    if unknown:
-        raise FadaError(f"{found.source}: no system {unknown[0]!r}, expected some of {', '.join(found.systems)}.")
-    if systems:
-        found = replace(found, systems={name: found.systems[name] for name in systems})
+    found = found.only(systems)
     if not found.ids:
         raise FadaError(f"{found.source}: no line with both a reference and a hypothesis, nothing to evaluate.")
     return found
@@ -304,6 +307,8 @@ def _from_table(
     kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *SCORE_COLUMNS}]
     others = {"domain" if name == domain else name: _labels(columns[name]) for name in kept}
     texts = {name: columns[name] for name in chosen}
+    if "system" in columns and len(chosen) > 1:
+        raise FadaError(f"{file}: a column 'system' and {len(chosen)} hypothesis columns, expected one with it.")
     if "system" in columns:
         return _from_long(file, ids, columns[reference or ""], columns["system"], texts[chosen[0]], others)
     return _complete(ids, columns[reference or ""], texts, others, str(file))
@@ -486,7 +491,16 @@ def _read_pair(
     if not hypotheses.exists():
         raise FadaError(f"{hypotheses}: no such file or folder.")
     source = f"{references} and {hypotheses}"
-    if _is_plain_text(references) and _is_plain_text(hypotheses):
+    if len(hypothesis_columns) > 1:
+        raise FadaError(
+            f"{source}: {len(hypothesis_columns)} hypothesis columns, expected one where the references stand alone. "
+            "For several systems give one table with references and hypotheses."
+        )
+    plain = _is_plain_text(references) and _is_plain_text(hypotheses)
+    _refuse_columns([references], {"--reference-column": reference_column})
+    _refuse_columns([hypotheses], {"--hypothesis-column": hypothesis_columns})
+    _refuse_columns([references, hypotheses], {"--domain-column": domain_column, "--split": plain and split})
+    if plain:
         left, right = (_text_lines(path) for path in (references, hypotheses))
         if len(left) != len(right):
             raise FadaError(
@@ -524,6 +538,15 @@ def _read_pair(
     )
     unpaired = len(expected.keys() ^ found.keys())
     return replace(complete, left_out=complete.left_out + unpaired)
+
+
+def _refuse_columns(files: Sequence[Path], options: Mapping[str, Any]) -> None:
+    """Refuse options that name columns where none of the files is a table."""
+    given = [option for option, value in options.items() if value]
+    if given and all(file.is_file() and file.suffix.lower() not in _TABLES for file in files):
+        raise FadaError(
+            f"{', '.join(given)}: {files[0]} is not a table and has no columns. Leave it out, or give a table."
+        )
 
 
 def _is_plain_text(path: Path) -> bool:

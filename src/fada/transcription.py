@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from fada.emissions import Emissions
     from fada.models.recognizer import CTCRecognizer, Recognizer
 
+LINE_HEIGHT = 300
+"""An image of more rows than this that is not at least twice as wide as high is hardly a line of text."""
+
 Row = dict[str, Any]
 """One finished line in the journal: `id`, `domain`, and either `text` with its score parts, or `error`."""
 
@@ -183,6 +186,11 @@ def transcribe(
     """
     weights, knowledge = weights or Weights(), knowledge or Knowledge()
     knowledge.check(weights)
+    if recognizer.kind != "ctc" and (weights.prior_weight or weights.lm_weight or weights.length_bonus):
+        raise FadaError(
+            "the weights ask for prior correction, a language model or a length bonus, which are for CTC models; this "
+            "one is guided by λ, scale and distance alone."
+        )
     out = Path(out)
     started = time.monotonic()
     job = {
@@ -216,15 +224,19 @@ def transcribe(
     return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
 
 
-def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) -> tuple["Emissions", list[str]]:
-    """The emissions of every line that can be read, and the reasons for those that cannot."""
+def emit(
+    recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8
+) -> tuple["Emissions", list[str], list[str]]:
+    """The emissions of every line that can be read, the reasons for those that cannot, and what is worth knowing."""
     from fada.emissions import Emissions
 
     if recognizer.kind != "ctc":
         raise FadaError("only CTC models have emissions; use `fada transcribe` for this one.")
     parts: list[Emissions] = []
     failed: list[str] = []
+    texts = 0
     for batch in _batches(lines, lambda line: False, batch_size, "emitting"):
+        texts += sum(line.text is not None for line in batch)
         for readable, _, error in _in_parts(batch, lambda b: recognizer.emit(b, batch_size=batch_size)):
             if error is None:
                 parts.append(readable)
@@ -233,7 +245,13 @@ def emit(recognizer: "CTCRecognizer", lines: LineSet, *, batch_size: int = 8) ->
     failed += [str(skipped) for skipped in lines.skipped]
     if not parts:
         raise FadaError(f"no line could be read ({len(failed)} failed). First: {failed[0] if failed else 'no lines'}")
-    return Emissions.concatenate(parts), failed
+    emissions = Emissions.concatenate(parts)
+    if texts and emissions.references is None:
+        lines.note(
+            f"{texts} lines have a transcription, but not all: none is stored with the emissions. To tune or evaluate, "
+            "emit those lines on their own."
+        )
+    return emissions, failed, lines.notes
 
 
 def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
@@ -275,11 +293,30 @@ def _batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str
         started, finished = time.monotonic(), 0
         while batch := list(islice(rest, size)):
             todo = [line for line in batch if not done(line)]
+            for line in todo:
+                _note_page(line, lines)
             if todo:
                 yield todo
                 finished += len(todo)
             speed = finished / max(time.monotonic() - started, 1e-9)
             progress.update(task, advance=len(batch), description=f"{title}, {speed:.1f} lines/s")
+
+
+def _note_page(line: Line, lines: LineSet) -> None:
+    """A note about an image file that is as tall as a page, not as a line."""
+    from fada.data.xml import image_size
+
+    if not isinstance(line.image, str | os.PathLike):
+        return
+    with suppress(FadaError):  # an image that cannot be opened is told when it is read
+        width, height, _, sideways = image_size(Path(line.image))
+        width, height = (height, width) if sideways else (width, height)
+        if height > LINE_HEIGHT and width < 2 * height:
+            lines.note(
+                f"{line.source or line.id}: {width} x {height} pixels, read as one line of text but shaped like a "
+                "page. Find its lines with a segmenter (kraken, eScriptorium, Transkribus) and give its ALTO or PAGE "
+                "file, with the image beside it."
+            )
 
 
 def _in_parts(batch: Sequence[Line], read: Any) -> Iterator[tuple[Any, Sequence[Line], str | None]]:

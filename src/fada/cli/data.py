@@ -149,7 +149,7 @@ def convert_command(
 ) -> None:
     """Read lines in any format and write them in another; a folder without --format gets one parquet file per split."""
     from fada.data.lines import read_lines
-    from fada.data.writers import convert, refuse_source
+    from fada.data.writers import refuse_source
 
     refuse_source(source, destination)
     lines = read_lines(
@@ -167,7 +167,7 @@ def convert_command(
         allow_outside=allow_outside,
         grow=grow,
     )
-    _written(convert(lines, destination, format), lines)
+    _convert(lines, destination, format)
 
 
 @app.command("published")
@@ -211,17 +211,20 @@ def published_command(
         accents=_choice(accent),
         resplit=resplit,
     )
-    from fada.data.writers import convert
-
-    _written(convert(lines, destination), lines)
+    _convert(lines, destination)
 
 
 def _choice(values: list[str] | None) -> list[str] | None:
     return [] if values == ["all"] else values or None
 
 
-def _written(files: list[Path], lines: "LineSet") -> None:
-    _tell(lines)
+def _convert(lines: "LineSet", destination: Path, format: str | None = None) -> None:
+    from fada.data.writers import convert
+
+    try:
+        files = convert(lines, destination, format)
+    finally:
+        _tell(lines)
     several = f" and {len(files) - 5} more" if len(files) > 5 else ""
     typer.echo(f"written: {', '.join(map(str, files[:5]))}{several}")
 

@@ -58,15 +58,24 @@ def evaluate(
 
     if len(sources) > 2 and not seeds:
         raise FadaError(f"{len(sources)} sources: give one, or references and hypotheses, or add --seeds.")
+    columns = {
+        "--reference-column": reference_column,
+        "--hypothesis-column": hypothesis_column,
+        "--domain-column": domain_column,
+        "--split": split,
+    }
+    for_emissions = {"--tuned": tuned, "--targets": targets, "--lm-text": lm_text}
+    _check_emissions(sources, seeds, [name for name in columns if columns[name]], for_emissions)
 
     def load(source: Path, hypotheses: Path | None = None) -> "Systems":
-        if source.suffix.lower() == ".npz":
+        if _is_emissions(source):
             from fada.rivals import decode_tuned
             from fada.tuned import Tuned, load_knowledge
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
-            return decode_tuned(source, weights, load_knowledge(targets, lm_text, order=order, share=share))
+            knowledge = load_knowledge(targets, lm_text, order=order, share=share)
+            return decode_tuned(source, weights, knowledge).only(system)
         return read_systems(
             source,
             hypotheses,
@@ -126,6 +135,36 @@ def evaluate(
         typer.echo(f"{name}: CER {cer:.2f} % is above {max_cer:g} %", err=True)
     if above:
         raise typer.Exit(THRESHOLD_EXCEEDED)
+
+
+def _is_emissions(source: Path) -> bool:
+    return source.suffix.lower() == ".npz"
+
+
+def _check_emissions(
+    sources: list[Path], seeds: bool, columns: list[str], for_emissions: dict[str, Path | list[str] | None]
+) -> None:
+    """Refuse options that would have no effect: those for emissions on other sources, and the other way round."""
+    from fada.errors import FadaError
+
+    given = [name for name, value in for_emissions.items() if value]
+    emissions = [source for source in sources if _is_emissions(source)]
+    others = [source for source in sources if not _is_emissions(source)]
+    if given and others:
+        raise FadaError(
+            f"{', '.join(given)}: for stored emissions (.npz), and {others[0]} holds finished texts. Give the "
+            "emissions instead, or leave it out."
+        )
+    if given and not for_emissions["--tuned"]:
+        raise FadaError(f"{', '.join(given)}: no effect without --tuned, the weights that `fada tune` found. Add it.")
+    if emissions and len(sources) > 1 and not seeds:
+        other = next(source for source in sources if source is not emissions[0])
+        raise FadaError(
+            f"{emissions[0]} and {other}: stored emissions are evaluated against the references stored with them. "
+            "Give them alone, or add --seeds for runs that differ in their seed."
+        )
+    if emissions and columns:
+        raise FadaError(f"{', '.join(columns)}: {emissions[0]} is not a table and has no columns. Leave it out.")
 
 
 def readable(

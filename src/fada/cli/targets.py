@@ -24,7 +24,8 @@ AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
 @targets_app.command()
 def build(
     sources: list[str] = typer.Argument(
-        help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), glob patterns, or - for standard input."
+        help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), ALTO or PAGE, glob patterns, or - for "
+        "standard input."
     ),
     out: Path = typer.Option(Path("targets.json"), "--out", "-o", help="The target file to write."),
     domain: str | None = typer.Option(None, help="One domain for everything (needed for standard input)."),
@@ -68,6 +69,10 @@ def build(
         if "-" not in sources:
             progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
         targets = TargetSet.from_pairs(corpus, normalizer)
+    for note in corpus.notes[:10]:
+        typer.echo(f"left out: {note}", err=True)
+    if len(corpus.notes) > 10:
+        typer.echo(f"left out: … and {len(corpus.notes) - 10} more", err=True)
     targets.save(out)
     _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
 
@@ -145,7 +150,9 @@ def edit(
     assign: list[str] = typer.Option([], "--set", help="A character's frequency, from 0 to 1: e=0; repeatable."),
     scale: list[str] = typer.Option([], help="Multiply a character's frequency: e=0.5; repeatable."),
     mix: str | None = typer.Option(None, help="A new domain between others: 13:0.7,14:0.3 (needs --as)."),
-    name: str | None = typer.Option(None, "--as", help="The name of the mixture."),
+    name: str | None = typer.Option(
+        None, "--as", help="The name of the mixture; or of a changed copy of one domain, which itself stays as it is."
+    ),
     smooth: float | None = typer.Option(None, help="Add so much to every count."),
     normalize: bool = typer.Option(False, "--normalize", help="Rescale frequencies that do not sum to one."),
     as_json: bool = AS_JSON,
@@ -154,6 +161,7 @@ def edit(
     """Change frequencies; the rest is rescaled so that each domain sums to one.
 
     Order: mix, smooth, scale, set. With --mix the changes are made to the mixture, unless --domain says otherwise.
+    Without --mix, --as makes a changed copy of one domain.
     Characters that are hard to type go by name: space=0, U+0301=0.
     """
     from fada.cli._output import chosen_format
@@ -168,12 +176,17 @@ def edit(
         if not name:
             raise FadaError("--mix makes a new domain: name it with --as.")
         targets = targets.with_domain(name, targets.mix(_weights(mix)))
-        chosen = domain or [name]
+        chosen, name = domain or [name], None
+    if name and len(chosen) > 1:
+        raise FadaError(
+            f"--as {name} names one new domain, and {len(chosen)} would be changed ({', '.join(chosen)}): choose one "
+            "with --domain, or leave out --as to change them in place."
+        )
     for each in chosen:
         p = targets[each] if smooth is None else targets[each].smoothed(smooth)
         p = p.scaled(_assignments(scale, "--scale")) if scale else p
         p = p.with_frequency(_assignments(assign, "--set")) if assign else p
-        targets = targets.with_domain(each, p)
+        targets = targets.with_domain(name or each, p)
     targets.save(out or file)
     _print_summary(targets, str(out or file), chosen_format(as_json, as_csv))
 

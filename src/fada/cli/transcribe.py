@@ -61,10 +61,12 @@ def transcribe(
         max=1,
         help="λ of Eq. 2; 1 is plain beam search. Default: 0.5 with --targets, else the decoder stored with the model.",
     ),
-    scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance; 1 is the paper."),
-    distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2, aligned_w2, js, kl or w1."),
-    beam: int = typer.Option(5, "--beam", min=1, help="Hypotheses kept in the search."),
-    tuned: Path | None = typer.Option(None, "--tuned", help="Weights found by `fada tune`, instead of the four above."),
+    scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
+    distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
+    beam: int | None = typer.Option(None, "--beam", min=1, help="Hypotheses kept in the search. [5, or as stored]"),
+    tuned: Path | None = typer.Option(
+        None, "--tuned", help="Weights found by `fada tune`; what the four options above say goes first."
+    ),
     lm_text: list[str] | None = typer.Option(
         None, "--lm-text", help="Training lines for the language model that --tuned asks for; may be repeated."
     ),
@@ -90,7 +92,9 @@ def transcribe(
     if out is not None:
         refuse_source(inputs, out)
     recognizer, lines = _open(model, inputs, threads, **_source(locals()))
-    weights, knowledge = _decoder(resolve(model), targets, lam, scale, distance, beam, tuned, lm_text, domain_column)
+    asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    weights, knowledge = _decoder(resolve(model), asked, targets, tuned, lm_text, domain_column)
     with nullcontext() if out else tempfile.TemporaryDirectory() as folder:
         target = out or Path(str(folder)) / "text.txt"
         summary = run(
@@ -137,60 +141,70 @@ def emit(
     from fada.transcription import emit as run
 
     recognizer, lines = _open(model, inputs, threads, **_source(locals()))
-    emissions, failed = run(recognizer, lines, batch_size=batch_size)
+    emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
     emissions.save(out)
-    _report(failed, [])
+    _report(failed, notes)
     typer.echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
 
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
-    """The first argument is a model if it is a model folder, or no file at all and does not look like one."""
-    from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES
+    """The first argument is a model if it is a model folder, a name of the package, or may be one of the hub."""
+    from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES, is_named_set
     from fada.errors import FadaError
-    from fada.models import is_model_folder
+    from fada.models import PRETRAINED, is_model_folder, resolve
 
-    first = Path(given[0])
-    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {".xml", ".parquet", ".arrow"}
-    is_model = is_model_folder(first) if first.exists() else first.suffix.lower() not in files
-    if not is_model:
+    name, first, inputs = given[0], Path(given[0]), given[1:]
+    is_model = is_model_folder(first) or resolve(name) != name
+    if not is_model and (first.exists() or is_named_set(name)):
         return default, given
-    if len(given) == 1:
+    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {".xml", ".parquet", ".arrow"}
+    of_hub = name.count("/") == 1 and first.suffix.lower() not in files and inputs
+    if not is_model and not of_hub:
+        known = ", ".join(sorted(folder.name for folder in PRETRAINED.iterdir()))
         raise FadaError(
-            f"{given[0]} is taken for a model, and nothing to transcribe is given. Name the inputs after it."
+            f"{name}: no such file or folder, and no model that comes with fada ({known}). Check the path, or give a "
+            "model before the inputs: a model or run folder, one of these names, or owner/name of the hub."
         )
-    return given[0], given[1:]
+    if not inputs:
+        raise FadaError(f"{name} is a model, and nothing to transcribe is given. Name the inputs after it.")
+    return name, inputs
 
 
 def _decoder(
     model: str | os.PathLike[str],
+    asked: dict[str, Any],
     targets: Path | None,
-    lam: float | None,
-    scale: float,
-    distance: str,
-    beam: int,
     tuned: Path | None,
     lm_text: list[str] | None,
     domain_column: str | None,
 ) -> "tuple[Weights, Knowledge]":
-    """What was asked for; if nothing was, the decoder stored with the model; else plain beam search."""
+    """The decoder named by --tuned, else the one stored with the model unless --lam or --targets replace it, else
+    Eq. 2; in each, what was `asked` for holds.
+    """
+    from fada.errors import FadaError
     from fada.export import Decoder
-    from fada.tuned import Tuned, Weights, load_knowledge
+    from fada.tuned import Tuned, load_knowledge
 
-    stored = Decoder.of_model(model)
-    if stored is not None and targets is None and lam is None and tuned is None:
-        return stored.tuned.weights, stored.knowledge
-    if tuned is not None:
-        settings = Tuned.load(tuned)
-    else:
-        guidance = lam if lam is not None else (0.5 if targets else 1.0)
-        settings = Tuned(**Weights(beam=beam).change(lam=guidance, scale=scale, distance=distance).model_dump())
+    if lm_text and tuned is None:
+        raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
+    stored = Decoder.of_model(model) if targets is None and tuned is None and "lam" not in asked else None
+    settings = Tuned.load(tuned) if tuned else stored.tuned if stored else Tuned(lam=0.5 if targets else 1.0)
+    weights = settings.weights.change(**asked)
+    without_effect = [f"--{name}" for name in ("scale", "distance") if name in asked]
+    if without_effect and not weights.guided and "lam" not in asked and asked.get("scale") != 0:
+        raise FadaError(
+            f"{' and '.join(without_effect)} without effect: nothing here is guided by a distance (λ = 1). "
+            "Give --lam below 1 as well, or leave it out."
+        )
+    if stored is not None:
+        return weights, stored.knowledge
     own = next(
         (path for name in ("targets.json", "decoder/targets.json") if (path := Path(model) / name).is_file()), None
     )
     knowledge = load_knowledge(
         targets or own, lm_text or (), order=settings.lm_order, share=settings.lm_share, domain_column=domain_column
     )
-    return settings.weights, knowledge
+    return weights, knowledge
 
 
 def _source(values: dict[str, Any]) -> dict[str, Any]:
@@ -206,7 +220,7 @@ def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> 
         import torch
 
         torch.set_num_threads(threads)
-    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], **source)
+    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, **source)
     return load_recognizer(model), lines
 
 

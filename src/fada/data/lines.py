@@ -279,6 +279,7 @@ def read_lines(
     allow_outside: bool = False,
     encoding: str | None = None,
     grow: float = 0.0,
+    untranscribed: bool = False,
 ) -> LineSet:
     r"""Read lines of text from anything that holds them.
 
@@ -301,6 +302,8 @@ def read_lines(
         encoding: of manifests and `.gt.txt` files, if it is not UTF-8.
         grow: widen the outlines of ALTO and PAGE lines by this share of their height, upwards most, where they cut
             accents off; 0.15 is a good value for outlines that were derived from baselines.
+        untranscribed: in a folder of `line.png` + `line.gt.txt`, also read the images without a text, as for
+            transcribing; otherwise they are skipped.
 
     Returns:
         The lines, read when iterated over. Nothing is left out in silence: see :attr:`LineSet.skipped`.
@@ -326,6 +329,7 @@ def read_lines(
             allow_outside=allow_outside,
             encoding=encoding,
             grow=grow,
+            untranscribed=untranscribed,
         ),
     )
 
@@ -337,6 +341,15 @@ def write_parquet(
     from fada.data import parquet
 
     return parquet.write_parquet(lines, path, licence=licence, citation=citation)
+
+
+def nothing_to_write(lines: LineSet, destination: PathLike) -> FadaError:
+    """The error for a set of which no line could be read."""
+    why = f"{lines.skipped_count} skipped, the first {lines.skipped[0]}" if lines.skipped else "none is there"
+    return FadaError(
+        f"{lines.name or 'the set'}: no line to write ({why}), so {destination} is not written. "
+        "`fada data inspect` shows what can be read, and of which splits."
+    )
 
 
 def column_names(own: Collection[str], further: Collection[str]) -> dict[str, str]:

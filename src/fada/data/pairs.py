@@ -5,26 +5,24 @@ from pathlib import Path
 
 from fada.data.lines import Line, LineSet, Log
 from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, Options, split_of, walk
+from fada.errors import FadaError
 from fada.text import natural_key
 
 GT_SUFFIX = ".gt.txt"
 _VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`
 
 
-def read_text(path: Path, encoding: str | None, log: Log) -> str | None:
-    """The transcription in a file, one line; None if it cannot be decoded, which is logged."""
+def read_text(path: Path, base: Base, options: Options, log: Log) -> str:
+    """The transcription in a file, one line; FadaError with the reason if it cannot be read."""
+    if not base.holds(path):
+        raise FadaError(LINK_OUTSIDE)
     try:
-        text = path.read_bytes().decode(encoding or "utf-8-sig")
+        text = path.read_bytes().decode(options.encoding or "utf-8-sig")
     except (UnicodeDecodeError, LookupError) as error:
-        log.skip(
-            str(path.name),
-            f"the text is not {encoding or 'UTF-8'} ({error}); save it as UTF-8 or name its encoding",
-            "text not in the expected encoding",
-        )
-        return None
+        expected = options.encoding or "UTF-8"
+        raise FadaError(f"the text is not {expected} ({error}); save it as UTF-8 or name its encoding") from None
     except OSError as error:
-        log.skip(str(path.name), f"the text cannot be read ({error})", "text cannot be read")
-        return None
+        raise FadaError(f"the text cannot be read ({error})") from None
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1:
         log.note(f"{path.name}: {len(lines)} lines of text for one image, joined with spaces.")
@@ -37,38 +35,46 @@ def _stem(image: Path) -> str:
 
 
 def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
-    """Images and sounds with a `.gt.txt` beside them; one without the other is left out with a reason."""
+    """Images and sounds with a `.gt.txt` beside them; one without the other is left out with a reason.
+
+    With `options.untranscribed` every image and sound of the folder is read, with its text where there is one.
+    """
     base = Base.of(source, options)
-    media = IMAGE_SUFFIXES | AUDIO_SUFFIXES
+    folder = source if source.is_dir() else source.parent
+    media = [file for file in walk(folder) if file.suffix.lower() in IMAGE_SUFFIXES | AUDIO_SUFFIXES]
 
     def read(log: Log, with_media: bool) -> Iterator[Line]:
-        folder = source if source.is_dir() else source.parent
         texts = {file.parent / file.name[: -len(GT_SUFFIX)]: file for file in files}
         used: set[Path] = set()
-        for image in walk(folder):
-            if image.suffix.lower() not in media:
-                continue
+        for image in media:
             names = image.name.removesuffix(image.suffix), _stem(image), image.name
             text_file = next((texts[image.parent / name] for name in names if image.parent / name in texts), None)
+            text: str | None = None
             if text_file is None:
-                if source.is_dir():
+                if not source.is_dir():
+                    continue
+                if not options.untranscribed:
                     reason = f"no transcription {_stem(image)}{GT_SUFFIX}"
                     log.skip(base.name(image), reason, "image without transcription")
-                continue
-            if text_file in used:
+                    continue
+            elif text_file in used and not options.untranscribed:
                 log.skip(base.name(image), "another form of an image that was read", "another form of an image")
                 continue
-            used.add(text_file)
-            if not base.holds(text_file):
-                log.skip(base.name(text_file), LINK_OUTSIDE)
-                continue
-            text = read_text(text_file, options.encoding, log)
-            if text is not None and (line := _line(image, base, options, log, text)):
+            else:
+                used.add(text_file)
+                try:
+                    text = read_text(text_file, base, options, log)
+                except FadaError as error:
+                    if not options.untranscribed:
+                        log.skip(base.name(text_file), str(error), "text cannot be read")
+                        continue
+                    log.note(f"{base.name(text_file)}: {error}; its image is read without it.")
+            if line := _line(image, base, options, log, text):
                 yield line
         for text_file in sorted(set(files) - used, key=natural_key):
             log.skip(base.name(text_file), "no image of that name", "transcription without image")
 
-    return LineSet(read, str(source), expected=len(files))
+    return LineSet(read, str(source), expected=len(media if options.untranscribed and source.is_dir() else files))
 
 
 def open_media(source: Path, files: list[Path], options: Options) -> LineSet:

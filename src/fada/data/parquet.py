@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fada
-from fada.data.lines import Line, LineSet, Log, PathLike, column_names
+from fada.data.lines import Line, LineSet, Log, PathLike, column_names, nothing_to_write
 from fada.data.readers import SPLITS, Base, Columns, Options, canonical_split, split_of
 from fada.errors import FadaError
 from fada.files import replacing
@@ -333,6 +333,8 @@ def write_parquet(
         for split, rows in waiting.items():
             if rows:
                 flush(split)
+        if not written:
+            raise nothing_to_write(lines, path)
     return written
 
 

@@ -48,7 +48,9 @@ SPLIT_NAMES: Mapping[str, str] = {
     "testing": "test",
 }
 _SPLIT_NAME = re.compile(r"(train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?)(?:$|[-_.])", re.IGNORECASE)
-_STRUCTURE_FOLDERS = frozenset({"page", "alto", "images", "img", "xml", "data", "lines", *SPLIT_NAMES})
+XML_FOLDERS = frozenset({"page", "alto"})
+"""Folders of exports that hold the XML of the pages beside or below their images."""
+_STRUCTURE_FOLDERS = frozenset({*XML_FOLDERS, "images", "img", "xml", "data", "lines", *SPLIT_NAMES})
 
 DomainRule: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
 """Gives the domain from a path (relative to the base folder, with forward slashes) and the line's further columns."""
@@ -68,6 +70,7 @@ class Options:
     allow_outside: bool = False
     encoding: str | None = None
     grow: float = 0.0
+    untranscribed: bool = False
 
     def domain_of(self, column: Any, path: str, extra: Mapping[str, Any], log: Log) -> str | None:
         """The domain of a line: the one given for all, else by the rule, else from its column."""
@@ -121,7 +124,7 @@ class Base:
         if options.base is not None:
             return cls(options.base, options.allow_outside, named)
         folder = source if source.is_dir() else source.parent
-        if folder.name.lower() in {"page", "alto"}:
+        if folder.name.lower() in XML_FOLDERS:
             folder = folder.parent
         return cls(folder, options.allow_outside, named)
 
@@ -466,6 +469,11 @@ def open_source(source: PathLike | Iterable[PathLike], options: Options) -> Line
         licence="; ".join(dict.fromkeys(one.licence for one in sets if one.licence)) or None,
         citation="\n".join(dict.fromkeys(one.citation for one in sets if one.citation)) or None,
     )
+
+
+def is_named_set(source: str) -> bool:
+    """Whether a source is a set of the hub or a published one, and not a path."""
+    return source.partition(":")[0] in ("hub", *PUBLISHED)
 
 
 def _open_one(source: str, options: Options) -> LineSet:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
 from typing import Any, TextIO
 
 import fada
-from fada.data.lines import Line, LineSet, PathLike, column_names
+from fada.data.lines import Line, LineSet, PathLike, column_names, nothing_to_write
 from fada.data.pairs import GT_SUFFIX
 from fada.data.readers import IMAGE_SUFFIXES, is_inside, walk
 from fada.errors import FadaError
@@ -519,7 +520,7 @@ def refuse_source(sources: Iterable[PathLike], destination: PathLike) -> None:
 def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:
     """Write lines with the text they have in another format; parquet keeps images, columns, licence and citation.
 
-    Lines whose image cannot be read are recorded in the set's `skipped`.
+    Lines whose image cannot be read are recorded in the set's `skipped`. If none is left, nothing is written.
     """
     destination = Path(destination)
     chosen = format or destination.suffix.lower().removeprefix(".") or "parquet"
@@ -543,7 +544,11 @@ def convert(lines: LineSet, destination: PathLike, format: str | None = None) ->
             yield Transcription.of(line, extra=kept)
 
     left: set[str] = set()
-    written = write_transcriptions(results(), destination, chosen)
+    found = results()
+    first = next(found, None)
+    if first is None:
+        raise nothing_to_write(lines, destination)
+    written = write_transcriptions(chain([first], found), destination, chosen)
     for name in sorted(left):
         lines.note(f"the column {name} holds images or other bytes and is not written; parquet would keep it.")
     return written

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from lxml import etree
 
 from fada.data.lines import Line, LineSet, Log
-from fada.data.readers import IMAGE_SUFFIXES, Base, Options, split_of
+from fada.data.readers import IMAGE_SUFFIXES, XML_FOLDERS, Base, Options, split_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -526,7 +526,8 @@ def page_lines(
         image = find_image(page.image_names, file, base, options.images)
     except FadaError as error:
         missing = error
-    first = (seen if seen is not None else {}).setdefault(image or Path(file.stem), (name, kind))
+    place = image or Path(*(part for part in file.with_suffix("").parts if part.lower() not in XML_FOLDERS))
+    first = (seen if seen is not None else {}).setdefault(place, (name, kind))
     if first[1] != kind:
         log.skip(name, f"the same page as {first[0]}", "page that is there twice, as ALTO and as PAGE")
         return

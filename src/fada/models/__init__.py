@@ -16,7 +16,7 @@ DEFAULT_MODEL = "french"
 def resolve(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """The folder of a model that comes with the package; any other name as it is."""
     folder = PRETRAINED / name
-    return folder if folder.is_dir() and not Path(name).exists() else name
+    return folder if folder.parent == PRETRAINED and folder.is_dir() and not Path(name).exists() else name
 
 
 def is_model_folder(path: str | os.PathLike[str]) -> bool:
