@@ -252,3 +252,10 @@ def test_labels_are_called_as_in_lines(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{"text": "a", "domain": 1}], schema=schema), tmp_path / "t.parquet")
     assert pairs(tmp_path / "t.parquet") == [("new", "a")]
     assert [line.domain for line in read_lines(tmp_path / "t.parquet")] == ["new"]
+
+
+def test_a_link_out_of_the_folder_has_the_domain_of_its_place(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.txt").write_text("text", encoding="utf-8")
+    (tmp_path / "texts" / "13").mkdir(parents=True)
+    (tmp_path / "texts" / "13" / "linked.txt").symlink_to(tmp_path / "elsewhere.txt")
+    assert pairs(tmp_path / "texts") == [("13", "text")]

@@ -1,5 +1,6 @@
 """Reading ALTO and PAGE, also the broken, the hostile and the odd ones."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -464,3 +465,11 @@ def test_a_file_that_is_too_large_is_not_even_read(tmp_path, monkeypatch):
     lines = read_lines(tmp_path)
     assert len(list(lines)) == 3
     assert "limit" in lines.skipped[0].reason
+
+
+def test_images_that_no_line_is_on_are_told(tmp_path):
+    path = xml_pages.write_example(tmp_path, "page2013")
+    shutil.copy(path.parent / "page.png", tmp_path / "page_2.png")
+    lines = read_lines(tmp_path)
+    assert len(list(lines)) == 3
+    assert lines.notes == ["images that belong to none of the lines that were read: 1 (page_2.png)."]

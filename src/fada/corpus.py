@@ -117,7 +117,7 @@ class Corpus:
         def domain(name: str, _: Mapping[str, Any]) -> str:
             return self._domain_of(Source(file.path / name, file.folder) if file.folder else file)
 
-        lines = read_lines(file.path, format="xml", domain_from=domain)
+        lines = read_lines(file.path, format="xml", domain_from=domain, base=file.path if file.folder else None)
         number = 0
         for line in lines.texts():
             number += 1
@@ -218,9 +218,9 @@ class Corpus:
     def _domain_of(self, file: Source) -> str:
         if self.domain is not None:
             return self.domain
-        path = file.path.resolve()
+        path = Path(os.path.abspath(file.path))
         if self.domain_from == "folder":
-            above = (file.folder or path.parent).resolve()
+            above = Path(os.path.abspath(file.folder or path.parent))
             names = (*path.relative_to(above).parts[:-1], *reversed(above.parts))
             apart = XML_FOLDERS if path.suffix.lower() == XML_SUFFIX else ()
             return next((name for name in names if name.lower() not in apart), above.name)

@@ -529,7 +529,10 @@ def _open_one(source: str, options: Options) -> LineSet:
     }
     opened = openers[chosen](path, kinds[chosen], options)
     left = {kind: files for kind, files in kinds.items() if kind != chosen and not _belongs(kind, chosen)}
-    return _noting(opened, left, chosen) if left else opened
+    if left:
+        opened = _noting(opened, left, chosen)
+    images = kinds.get("images", [])
+    return _noting_unused(opened, images) if images and chosen in {"xml", "manifest"} and not options.split else opened
 
 
 _FORMATS = ("arrow", "parquet", "xml", "pairs", "manifest", "images", "audio")
@@ -564,5 +567,21 @@ def _noting(lines: LineSet, left: Mapping[str, list[Path]], chosen: str) -> Line
                 f"name them, or choose with format={kind!r} (--read-as {kind})."
             )
         yield from lines._read(log, media)
+
+    return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)
+
+
+def _noting_unused(lines: LineSet, images: list[Path]) -> LineSet:
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        used = set()
+        for line in lines._read(log, media):
+            image = getattr(line.image, "page", line.image)
+            if isinstance(image, str | os.PathLike):
+                used.add(os.path.realpath(image))
+            yield line
+        unused = [image.name for image in images if media and os.path.realpath(image) not in used]
+        if unused:
+            named = f"{', '.join(unused[:3])}{', ...' if len(unused) > 3 else ''}"
+            log.note(f"images that belong to none of the lines that were read: {len(unused)} ({named}).")
 
     return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)
