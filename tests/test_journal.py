@@ -76,6 +76,14 @@ def test_targets_or_weights_changed_under_the_same_name_are_another_job(lines, t
     assert transcribe(Stub(), read_lines(lines), out, knowledge=before, restart=True, **named).resumed == 0
 
 
+def test_lines_that_are_read_otherwise_are_another_job(lines, tmp_path):
+    out = tmp_path / "out.tsv"
+    interrupt(2, read_lines(lines), out, reading={"grow": 0.1, "split": None})
+    with pytest.raises(FadaError, match="other settings"):
+        transcribe(Stub(), read_lines(lines), out, reading={"grow": 0.0})
+    assert transcribe(Stub(), read_lines(lines), out, reading={"grow": 0.1}).resumed == 2
+
+
 def test_a_journal_cut_off_in_its_first_line_starts_over_once(lines, tmp_path):
     (tmp_path / ".out.tsv.journal").write_bytes(b'{"model": "", "tar')
     interrupt(2, read_lines(lines), tmp_path / "out.tsv")

@@ -168,6 +168,7 @@ def transcribe(
     knowledge: Knowledge | None = None,
     model_name: str = "",
     targets_name: str | None = None,
+    reading: Mapping[str, Any] | None = None,
     batch_size: int = 8,
     restart: bool = False,
 ) -> Summary:
@@ -181,6 +182,7 @@ def transcribe(
         weights: λ, scale, distance, beam and so on; plain beam search by default.
         knowledge: targets and language models that the weights need.
         model_name, targets_name: recorded with the output.
+        reading: how the lines were read: an unfinished job is not continued with lines that were read otherwise.
         batch_size: lines per call of the network.
         restart: forget an unfinished job.
     """
@@ -199,6 +201,7 @@ def transcribe(
         "targets": targets_name,
         "knowledge": knowledge.fingerprint(),
         "source": lines.name,
+        "reading": {name: str(value) for name, value in (reading or {}).items() if value},
         "weights": weights.model_dump(),
     }
     whole = Path(os.path.abspath(out))

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fada.cli._output import chosen_format, print_json, print_rows
+from fada.cli._reading import (
+    AudioColumn,
+    Domain,
+    DomainColumn,
+    DomainFrom,
+    Encoding,
+    Grow,
+    ImageColumn,
+    Images,
+    Outside,
+    ReadAs,
+    Split,
+    TextColumn,
+    reading,
+)
 
 if TYPE_CHECKING:
     from fada.data.lines import LineSet
 
 app = typer.Typer(no_args_is_help=True, help="Look at lines of text, convert them, get the published sets.")
-
-
-class InputFormat(StrEnum):
-    """How to read a source, if it is not to be found out."""
-
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    XML = "xml"
-    PAIRS = "pairs"
-    MANIFEST = "manifest"
-    IMAGES = "images"
-    AUDIO = "audio"
 
 
 class OutputFormat(StrEnum):
@@ -47,36 +50,19 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-Split = Annotated[str | None, typer.Option("--split", help="Only this split.")]
-Text = Annotated[str | None, typer.Option("--text-column", help="Column of the transcription.")]
-Image = Annotated[str | None, typer.Option("--image-column", help="Column of the image.")]
-Audio = Annotated[str | None, typer.Option("--audio-column", help="Column of the sound.")]
-DomainColumn = Annotated[str | None, typer.Option("--domain-column", help="Column of the domain.")]
-Domain = Annotated[str | None, typer.Option("--domain", help="The domain of all lines.")]
-DomainFrom = Annotated[
-    str | None,
-    typer.Option("--domain-from", help="'folder', a table manuscript,domain (.csv, .json), or a regular expression."),
-]
-Read = Annotated[InputFormat | None, typer.Option("--read-as", help="The source's format, if it is mistaken.")]
-Images = Annotated[Path | None, typer.Option("--images", help="Folder of the page images of ALTO and PAGE.")]
-Encoding = Annotated[str | None, typer.Option("--encoding", help="Of manifests and .gt.txt, if not UTF-8.")]
-Grow = Annotated[
-    float, typer.Option("--grow", help="Widen outlines by this share of the height, where they cut accents off.", min=0)
-]
-Outside = Annotated[bool, typer.Option("--allow-outside", help="Follow paths that leave the source's folder.")]
 
 
 @app.command("inspect")
 def inspect_command(
     source: Source,
     split: Split = None,
-    text_column: Text = None,
-    image_column: Image = None,
-    audio_column: Audio = None,
+    text_column: TextColumn = None,
+    image_column: ImageColumn = None,
+    audio_column: AudioColumn = None,
     domain_column: DomainColumn = None,
     domain: Domain = None,
     domain_from: DomainFrom = None,
-    read_as: Read = None,
+    read_as: ReadAs = None,
     images: Images = None,
     encoding: Encoding = None,
     allow_outside: Outside = False,
@@ -92,21 +78,7 @@ def inspect_command(
     from fada.data.inspect import contact_sheet, inspect
     from fada.data.lines import read_lines
 
-    lines = read_lines(
-        source,
-        format=read_as,
-        split=split,
-        text_column=text_column,
-        image_column=image_column,
-        audio_column=audio_column,
-        domain_column=domain_column,
-        domain=domain,
-        domain_from=domain_from,
-        images=images,
-        encoding=encoding,
-        allow_outside=allow_outside,
-        grow=grow,
-    )
+    lines = read_lines(source, **reading(locals()))
     found = inspect(lines, samples=samples, check=check)
     drawn = None if no_sheet or not found.with_image else contact_sheet(found.samples, sheet)
     if as_json:
@@ -135,13 +107,13 @@ def convert_command(
     ],
     format: Annotated[OutputFormat | None, typer.Option("--format", "-f", help="What to write.")] = None,
     split: Split = None,
-    text_column: Text = None,
-    image_column: Image = None,
-    audio_column: Audio = None,
+    text_column: TextColumn = None,
+    image_column: ImageColumn = None,
+    audio_column: AudioColumn = None,
     domain_column: DomainColumn = None,
     domain: Domain = None,
     domain_from: DomainFrom = None,
-    read_as: Read = None,
+    read_as: ReadAs = None,
     images: Images = None,
     encoding: Encoding = None,
     allow_outside: Outside = False,
@@ -152,21 +124,7 @@ def convert_command(
     from fada.data.writers import refuse_source
 
     refuse_source(source, destination)
-    lines = read_lines(
-        source,
-        format=read_as,
-        split=split,
-        text_column=text_column,
-        image_column=image_column,
-        audio_column=audio_column,
-        domain_column=domain_column,
-        domain=domain,
-        domain_from=domain_from,
-        images=images,
-        encoding=encoding,
-        allow_outside=allow_outside,
-        grow=grow,
-    )
+    lines = read_lines(source, **reading(locals()))
     _convert(lines, destination, format)
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fada.cli._reading import DomainColumn, DomainFrom, TextColumn
+
 if TYPE_CHECKING:
     from fada.study import Study
 
@@ -18,11 +20,9 @@ def register(app: typer.Typer) -> None:
 def study(
     data: list[str] = typer.Argument(..., help="Lines with text: ALTO or PAGE folders, parquet, manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for models, weights, predictions and report."),
-    domain_column: str | None = typer.Option(None, "--domain-column", help="Column that holds the domain."),
-    domain_from: str | None = typer.Option(
-        None, "--domain-from", help="folder, a table (CSV or JSON), or a pattern over the path, if there is no column."
-    ),
-    text_column: str | None = typer.Option(None, "--text-column", help="Column that holds the text."),
+    domain_column: DomainColumn = None,
+    domain_from: DomainFrom = None,
+    text_column: TextColumn = None,
     model: str = typer.Option("crnn:small", "--model", help="As in `fada train`."),
     epochs: int = typer.Option(30, "--epochs", min=1, help="Epochs of each training."),
     batch_size: int = typer.Option(8, "--batch-size", min=1, help="Lines per step."),
@@ -39,11 +39,11 @@ def study(
     """
     from fada.study import run_study, split_by_page
 
-    reading = {"domain_column": domain_column, "domain_from": domain_from, "text_column": text_column}
-    sources = split_by_page(data, out / "lines", reading)
+    columns = {"domain_column": domain_column, "domain_from": domain_from, "text_column": text_column}
+    sources = split_by_page(data, out / "lines", columns)
     if sources == [out / "lines"]:
-        reading = {}
-    settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **reading}
+        columns = {}
+    settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **columns}
     _print(run_study(sources, out, settings, {"lam": lam, "distance": distance, "scale": scale}, jobs=jobs))
 
 

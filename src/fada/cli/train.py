@@ -6,6 +6,8 @@ from typing import Any
 
 import typer
 
+from fada.cli._reading import DomainColumn, DomainFrom, TextColumn
+
 
 def train(
     recipe: Path | None = typer.Option(None, help="YAML file with settings; options given here override it."),
@@ -13,11 +15,9 @@ def train(
     validation: list[str] = typer.Option([], help="Lines to choose the best epoch on, if --data has no such split."),
     test: list[str] = typer.Option([], help="Lines to report on, if --data has no such split."),
     out: Path | None = typer.Option(None, "--out", "-o", help="The run folder to write."),
-    domain_column: str | None = typer.Option(None, help="Column of the domain: century, region, accent."),
-    domain_from: str | None = typer.Option(
-        None, help="Without such a column: folder, a table (CSV or JSON), or a pattern over the path."
-    ),
-    text_column: str | None = typer.Option(None, help="Column of the transcription."),
+    domain_column: DomainColumn = None,
+    domain_from: DomainFrom = None,
+    text_column: TextColumn = None,
     model: str | None = typer.Option(None, help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."),
     targets: Path | None = typer.Option(None, help="Target file; counted on the training text if not given."),
     lam: float | None = typer.Option(None, min=0, max=1, help="λ: 1 is the plain task loss, 0 alignment alone."),

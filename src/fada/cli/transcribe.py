@@ -6,21 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fada.cli._reading import (
+    AudioColumn,
+    Domain,
+    DomainColumn,
+    DomainFrom,
+    Encoding,
+    Grow,
+    ImageColumn,
+    Images,
+    Outside,
+    ReadAs,
+    Split,
+    reading,
+)
+
 if TYPE_CHECKING:
     from fada.tuned import Knowledge, Weights
 
 _INPUTS = typer.Argument(
     ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
 )
-_DOMAIN = typer.Option(None, "--domain", help="The domain of all lines.")
-_DOMAIN_COLUMN = typer.Option(None, "--domain-column", help="Column that holds the domain.")
-_DOMAIN_FROM = typer.Option(None, "--domain-from", help="folder, a table (CSV or JSON), or a pattern over the path.")
-_IMAGE_COLUMN = typer.Option(None, "--image-column", help="Column that holds the image.")
-_AUDIO_COLUMN = typer.Option(None, "--audio-column", help="Column that holds the sound.")
-_SPLIT = typer.Option(None, "--split", help="Read this split only.")
-_IMAGES = typer.Option(None, "--images", help="Folder with the page images, if not where the XML says.")
-_OUTSIDE = typer.Option(False, "--allow-outside", help="Follow paths that leave the source's folder.")
-_ENCODING = typer.Option(None, "--encoding", help="Of manifests and .gt.txt, if not UTF-8.")
 _BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 _THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
@@ -45,15 +51,17 @@ def transcribe(
         None, "--format", help="same, alto, page, txt, tsv, csv, jsonl, parquet or pairs; by default from --out."
     ),
     targets: Path | None = typer.Option(None, "--targets", help="Target file; a run folder's own by default."),
-    domain: str | None = _DOMAIN,
-    domain_column: str | None = _DOMAIN_COLUMN,
-    domain_from: str | None = _DOMAIN_FROM,
-    image_column: str | None = _IMAGE_COLUMN,
-    audio_column: str | None = _AUDIO_COLUMN,
-    split: str | None = _SPLIT,
-    images: Path | None = _IMAGES,
-    allow_outside: bool = _OUTSIDE,
-    encoding: str | None = _ENCODING,
+    domain: Domain = None,
+    domain_column: DomainColumn = None,
+    domain_from: DomainFrom = None,
+    image_column: ImageColumn = None,
+    audio_column: AudioColumn = None,
+    split: Split = None,
+    read_as: ReadAs = None,
+    images: Images = None,
+    encoding: Encoding = None,
+    grow: Grow = 0.0,
+    allow_outside: Outside = False,
     lam: float | None = typer.Option(
         None,
         "--lam",
@@ -91,7 +99,8 @@ def transcribe(
         typer.echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
     if out is not None:
         refuse_source(inputs, out)
-    recognizer, lines = _open(model, inputs, threads, **_source(locals()))
+    source = reading(locals())
+    recognizer, lines = _open(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
     weights, knowledge = _decoder(resolve(model), asked, targets, tuned, lm_text, domain_column)
@@ -106,6 +115,7 @@ def transcribe(
             knowledge=knowledge,
             model_name=model,
             targets_name=str(targets) if targets else None,
+            reading={name: value for name, value in source.items() if not name.startswith("domain")},
             batch_size=batch_size,
             restart=restart,
         )
@@ -125,22 +135,24 @@ def emit(
     model: str = typer.Argument(..., help="Run folder, model folder or hub name of a CTC model."),
     inputs: list[str] = _INPUTS,
     out: Path = typer.Option(..., "--out", "-o", help="The .npz file to write; symbols.json is written beside it."),
-    domain: str | None = _DOMAIN,
-    domain_column: str | None = _DOMAIN_COLUMN,
-    domain_from: str | None = _DOMAIN_FROM,
-    image_column: str | None = _IMAGE_COLUMN,
-    audio_column: str | None = _AUDIO_COLUMN,
-    split: str | None = _SPLIT,
-    images: Path | None = _IMAGES,
-    allow_outside: bool = _OUTSIDE,
-    encoding: str | None = _ENCODING,
+    domain: Domain = None,
+    domain_column: DomainColumn = None,
+    domain_from: DomainFrom = None,
+    image_column: ImageColumn = None,
+    audio_column: AudioColumn = None,
+    split: Split = None,
+    read_as: ReadAs = None,
+    images: Images = None,
+    encoding: Encoding = None,
+    grow: Grow = 0.0,
+    allow_outside: Outside = False,
     batch_size: int = _BATCH,
     threads: int | None = _THREADS,
 ) -> None:
     """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
     from fada.transcription import emit as run
 
-    recognizer, lines = _open(model, inputs, threads, **_source(locals()))
+    recognizer, lines = _open(model, inputs, threads, **reading(locals()))
     emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
     emissions.save(out)
     _report(failed, notes)
@@ -205,11 +217,6 @@ def _decoder(
         targets or own, lm_text or (), order=settings.lm_order, share=settings.lm_share, domain_column=domain_column
     )
     return weights, knowledge
-
-
-def _source(values: dict[str, Any]) -> dict[str, Any]:
-    names = "domain domain_column domain_from image_column audio_column split images allow_outside encoding"
-    return {name: values[name] for name in names.split()}
 
 
 def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
