@@ -121,7 +121,7 @@ def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "format"), [("x.parquet", None), ("splits", None), ("x.tsv", None), ("pairs", "pairs"), ("new", "alto")]
+    ("name", "format"), [("x.parquet", None), ("splits", None), ("pairs", "pairs"), ("new", "alto")]
 )
 def test_convert_of_nothing_that_can_be_read_writes_nothing_and_says_why(tmp_path, name, format):
     xml_pages.write_example(tmp_path / "in", "alto4").with_suffix(".png").unlink()

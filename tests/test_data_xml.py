@@ -12,6 +12,7 @@ from PIL import Image
 
 import xml_pages
 from fada.data.lines import read_lines
+from fada.data.writers import convert
 from fada.data.xml import MAX_XML_BYTES, PageCrop, allot, parse, points, read_pages
 from fada.errors import FadaError
 
@@ -473,3 +474,13 @@ def test_images_that_no_line_is_on_are_told(tmp_path):
     lines = read_lines(tmp_path)
     assert len(list(lines)) == 3
     assert lines.notes == ["images that belong to none of the lines that were read: 1 (page_2.png)."]
+
+
+def test_text_is_converted_without_images(tmp_path):
+    path = xml_pages.write_example(tmp_path, "page2013")
+    texts = [line.text for line in read_lines(path)]
+    (tmp_path / "page.png").unlink()
+    convert(read_lines(path), tmp_path / "lines.jsonl")
+    assert [line.text for line in read_lines(tmp_path / "lines.jsonl").texts()] == texts
+    with pytest.raises(FadaError, match="no line to write"):
+        convert(read_lines(path), tmp_path / "pairs", "pairs")

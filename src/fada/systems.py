@@ -16,6 +16,7 @@ from typing import Any
 
 from fada import statistics
 from fada.confusions import character_changes
+from fada.data.readers import COLUMN_NAMES
 from fada.errors import FadaError
 from fada.evaluation import Average, Comparison, Evaluation, Units, compare, evaluate, length_buckets, over_seeds
 from fada.files import replacing
@@ -24,7 +25,6 @@ PathLike = str | os.PathLike[str]
 
 REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
 HYPOTHESIS_COLUMNS = ("hypothesis", "prediction", "predicted", "recognized", "ocr", "htr", "hyp")
-DOMAIN_COLUMNS = ("domain", "century", "period", "accent")
 ID_COLUMNS = ("id", "line_id", "utterance_id")
 LENGTH = "length"
 """A group column that every source has: buckets of the reference's length."""
@@ -297,7 +297,7 @@ def _from_table(
 ) -> Systems:
     columns = _rows_of_split(read_table(file), split, file)
     reference = _pick(columns, reference_column, REFERENCE_COLUMNS, "reference", file)
-    domain = _pick(columns, domain_column, DOMAIN_COLUMNS, "domain", file, optional=True)
+    domain = _pick(columns, domain_column, COLUMN_NAMES["domain"], "domain", file, optional=True)
     identity = _pick(columns, None, ID_COLUMNS, "id", file, optional=True)
     chosen = list(hypothesis_columns) or [_pick(columns, None, HYPOTHESIS_COLUMNS, "hypothesis", file) or ""]
     for name in chosen:

@@ -398,7 +398,7 @@ def _write(
     model_name: str,
     targets_name: str | None,
 ) -> list[Path]:
-    details = weights.model_dump(exclude={"lam"}) if weights.guided else {"beam": weights.beam}
+    details = weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided) | {"beam": weights.beam}
     provenance = Provenance(
         model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
     )

@@ -520,7 +520,8 @@ def refuse_source(sources: Iterable[PathLike], destination: PathLike) -> None:
 def convert(lines: LineSet, destination: PathLike, format: str | None = None) -> list[Path]:
     """Write lines with the text they have in another format; parquet keeps images, columns, licence and citation.
 
-    Lines whose image cannot be read are recorded in the set's `skipped`. If none is left, nothing is written.
+    Text formats need no image; for the others, lines whose image cannot be read are recorded in the set's `skipped`.
+    If no line is left, nothing is written.
     """
     destination = Path(destination)
     chosen = format or destination.suffix.lower().removeprefix(".") or "parquet"
@@ -532,7 +533,7 @@ def convert(lines: LineSet, destination: PathLike, format: str | None = None) ->
     needs_image = chosen in ("pairs", "alto", "page")
 
     def results() -> Iterator[Transcription]:
-        for line in lines:
+        for line in lines if needs_image else lines.without_media():
             if needs_image:
                 try:
                     line.load_image()
