@@ -481,6 +481,6 @@ def test_text_is_converted_without_images(tmp_path):
     texts = [line.text for line in read_lines(path)]
     (tmp_path / "page.png").unlink()
     convert(read_lines(path), tmp_path / "lines.jsonl")
-    assert [line.text for line in read_lines(tmp_path / "lines.jsonl").texts()] == texts
+    assert [line.text for line in read_lines(tmp_path / "lines.jsonl").without_media()] == texts
     with pytest.raises(FadaError, match="no line to write"):
         convert(read_lines(path), tmp_path / "pairs", "pairs")
