@@ -478,9 +478,9 @@ def test_images_that_no_line_is_on_are_told(tmp_path):
 
 def test_text_is_converted_without_images(tmp_path):
     path = xml_pages.write_example(tmp_path, "page2013")
-    texts = [line.text for line in read_lines(path)]
+    texts = [line.text for line in read_lines(path).texts()]
     (tmp_path / "page.png").unlink()
     convert(read_lines(path), tmp_path / "lines.jsonl")
-    assert [line.text for line in read_lines(tmp_path / "lines.jsonl").without_media()] == texts
+    assert [line.text for line in read_lines(tmp_path / "lines.jsonl").texts()] == texts
     with pytest.raises(FadaError, match="no line to write"):
         convert(read_lines(path), tmp_path / "pairs", "pairs")
