@@ -317,6 +317,104 @@ def _undo(operations: np.ndarray, start: int, stop: int, counts: np.ndarray, at_
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _by_length(longest: int, score: Score) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """By the number of characters up to `longest`: the factors of Σcq and Σc² in W2², and how much one symbol more can
+    lower the weighted W2.
+    """
+    mu = score.distance_weight
+    n = score.reference.shape[1]
+    linear = np.zeros(longest + 1)
+    quadratic = np.zeros(longest + 1)
+    most_relief = np.zeros(longest + 1)
+    radius = mu * math.sqrt(2.0 / n) if score.kind <= ALIGNED_W2 or mu <= 0.0 else math.inf
+    added, removed = score.most_added, score.most_removed
+    most_relief[0] = radius
+    for i in range(1, longest + 1):
+        linear[i] = -2.0 / (float(i) * n)
+        quadratic[i] = 1.0 / (float(i) * float(i) * n)
+        moved = max(added / (i - removed + added), removed / i) if i > removed else 1.0
+        most_relief[i] = radius * moved
+    return linear, quadratic, most_relief
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_normalized(rows: np.ndarray, bits: np.ndarray, powers: np.ndarray) -> bool:
+    """Whether the probabilities of every frame seem to sum to about 1."""
+    for t in range(rows.shape[0]):  # noqa: SIM110 (compiled)
+        if not 0.985 <= _row_sum(rows, t, bits, powers) <= 1.075:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _sort_by_gain(
+    candidates: np.ndarray, found: int, gain: np.ndarray, best_gain: np.ndarray, best_class: np.ndarray
+) -> None:
+    """The first `found` candidates in falling order of their gain, by insertion."""
+    for j in range(found):
+        c = candidates[j]
+        x = gain[c]
+        i = j
+        while i > 0 and best_gain[i - 1] < x:
+            best_gain[i] = best_gain[i - 1]
+            best_class[i] = best_class[i - 1]
+            i -= 1
+        best_gain[i] = x
+        best_class[i] = c
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _forget_children(
+    has_child: np.ndarray,
+    active: np.ndarray,
+    n_active: int,
+    place_of: np.ndarray,
+    parent: np.ndarray,
+    slot_of: np.ndarray,
+) -> None:
+    """Clear what the live hypotheses have set in their living parents' rows of `has_child`."""
+    for a in range(n_active):
+        s = active[a]
+        if place_of[s, LAST] >= 0:
+            above = slot_of[parent[place_of[s, NODE]]]
+            if above >= 0:
+                has_child[above, place_of[s, LAST]] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _move_on(value_of: np.ndarray, active: np.ndarray, n_active: int, largest: float) -> float:
+    """Take the probabilities after this frame as those before the next; returns the logarithm of what they are
+    divided by, which is not 0 if the largest of them is tiny.
+    """
+    log_largest = math.log(largest) if largest < _TINY else 0.0
+    rescale = 1.0 / largest if largest < _TINY else 1.0
+    for a in range(n_active):
+        s = active[a]
+        value_of[s, P_BLANK] = value_of[s, NEW_BLANK] * rescale
+        value_of[s, P_LABEL] = value_of[s, NEW_LABEL] * rescale
+        value_of[s, TOTAL] = value_of[s, P_BLANK] + value_of[s, P_LABEL]
+        value_of[s, LOG_TOTAL] = value_of[s, NEW_LOG] - log_largest
+    return log_largest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _write_labels(labels: np.ndarray, node: int, parent: np.ndarray, label: np.ndarray) -> int:
+    """Write the labels from the root to a node; returns how many."""
+    count = 0
+    here = node
+    while here > 0:
+        count += 1
+        here = parent[here]
+    at = count
+    here = node
+    while here > 0:
+        at -= 1
+        labels[at] = label[here]
+        here = parent[here]
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def search_lines(
     lines: Lines,
     queue: Queue,
@@ -408,20 +506,7 @@ def search_lines(
     computed_at = np.empty(V, np.int32)
     reached = np.zeros(components, np.int32)
 
-    # -- by the number of characters: the factors of Σcq and Σc² in W2², and how much one symbol more can
-    # lower the weighted W2
-    longest = most_frames * most_added + 2
-    linear = np.zeros(longest + 1)
-    quadratic = np.zeros(longest + 1)
-    most_relief = np.zeros(longest + 1)
-    radius = mu * math.sqrt(2.0 / n) if incremental or not guided else math.inf
-    added, removed = most_added, score.most_removed
-    most_relief[0] = radius
-    for i in range(1, longest + 1):
-        linear[i] = -2.0 / (float(i) * n)
-        quadratic[i] = 1.0 / (float(i) * float(i) * n)
-        moved = max(added / (i - removed + added), removed / i) if i > removed else 1.0
-        most_relief[i] = radius * moved
+    linear, quadratic, most_relief = _by_length(most_frames * most_added + 2, score)
 
     n_unknown = 0
     for _ in range(most_lines):
@@ -435,16 +520,11 @@ def search_lines(
         wide_rows = carray(_float64_at(lines.address[line]), (T, V))
         for k in range(nbest):
             results.lengths[line, k] = -1
-        if checks:
-            sound = True
-            for t in range(T):
-                sum_ = _row_sum(wide_rows, t, bits, powers) if wide else _row_sum(narrow_rows, t, bits, powers)
-                if not 0.985 <= sum_ <= 1.075:
-                    sound = False
-                    break
-            if not sound:
-                results.status[line] = UNNORMALIZED
-                continue
+        if checks and not (
+            _is_normalized(wide_rows, bits, powers) if wide else _is_normalized(narrow_rows, bits, powers)
+        ):
+            results.status[line] = UNNORMALIZED
+            continue
         g = target_of[line]
         reference = score.reference[g]
         weights = score.class_weight[g]
@@ -554,16 +634,7 @@ def search_lines(
                     candidates[found] = c
                     found += gain[c] >= threshold
             if found <= _FEW:
-                for j in range(found):
-                    c = candidates[j]
-                    x = gain[c]
-                    i = j
-                    while i > 0 and best_gain[i - 1] < x:
-                        best_gain[i] = best_gain[i - 1]
-                        best_class[i] = best_class[i - 1]
-                        i -= 1
-                    best_gain[i] = x
-                    best_class[i] = c
+                _sort_by_gain(candidates, found, gain, best_gain, best_class)
                 ready = found
             else:
                 # Too many to sort: most will never be reached. They wait in a heap.
@@ -575,19 +646,8 @@ def search_lines(
 
             if found == 0 and full:
                 # Nothing can enter: the beam is the same, and only the probabilities move on.
-                for a in range(n_active):
-                    s = active[a]
-                    if place_of[s, LAST] >= 0 and slot_of[parent[place_of[s, NODE]]] >= 0:
-                        has_child[slot_of[parent[place_of[s, NODE]]], place_of[s, LAST]] = 0
-                log_largest = math.log(largest) if largest < _TINY else 0.0
-                rescale = 1.0 / largest if largest < _TINY else 1.0
-                log_scale += log_largest
-                for a in range(n_active):
-                    s = active[a]
-                    value_of[s, P_BLANK] = value_of[s, NEW_BLANK] * rescale
-                    value_of[s, P_LABEL] = value_of[s, NEW_LABEL] * rescale
-                    value_of[s, TOTAL] = value_of[s, P_BLANK] + value_of[s, P_LABEL]
-                    value_of[s, LOG_TOTAL] = value_of[s, NEW_LOG] - log_largest
+                _forget_children(has_child, active, n_active, place_of, parent, slot_of)
+                log_scale += _move_on(value_of, active, n_active, largest)
                 continue
 
             # -- extensions
@@ -700,10 +760,7 @@ def search_lines(
                             _sift_down(heap_score, heap_key, 0, size)
                             lowest_score = heap_score[0]
 
-            for a in range(n_active):
-                s = active[a]
-                if place_of[s, LAST] >= 0 and slot_of[parent[place_of[s, NODE]]] >= 0:
-                    has_child[slot_of[parent[place_of[s, NODE]]], place_of[s, LAST]] = 0
+            _forget_children(has_child, active, n_active, place_of, parent, slot_of)
             if status != DONE:
                 break
             if size == 0:
@@ -835,17 +892,10 @@ def search_lines(
                 if slot_of[place_of[active[a], NODE]] != active[a]:
                     free[n_free] = active[a]
                     n_free += 1
-            log_largest = math.log(largest) if largest < _TINY else 0.0
-            rescale = 1.0 / largest if largest < _TINY else 1.0
-            log_scale += log_largest
             for i in range(size):
-                s = upcoming[i]
-                active[i] = s
-                value_of[s, P_BLANK] = value_of[s, NEW_BLANK] * rescale
-                value_of[s, P_LABEL] = value_of[s, NEW_LABEL] * rescale
-                value_of[s, TOTAL] = value_of[s, P_BLANK] + value_of[s, P_LABEL]
-                value_of[s, LOG_TOTAL] = value_of[s, NEW_LOG] - log_largest
+                active[i] = upcoming[i]
             n_active = size
+            log_scale += _move_on(value_of, active, n_active, largest)
 
         results.status[line] = status
         if status != DONE:
@@ -860,18 +910,8 @@ def search_lines(
                     best = a
             s = active[best]
             active[best] = -1
-            count = 0
-            here = place_of[s, NODE]
-            while here > 0:
-                count += 1
-                here = parent[here]
-            results.lengths[line, k] = count
-            here = place_of[s, NODE]
-            at = results.starts[line] + k * T + count
-            while here > 0:
-                at -= 1
-                results.labels[at] = label[here]
-                here = parent[here]
+            start = results.starts[line] + k * T
+            results.lengths[line, k] = _write_labels(results.labels[start:], place_of[s, NODE], parent, label)
             results.values[line, k, 0] = heap_score[best] + lam * log_scale
             results.values[line, k, 1] = value_of[s, LOG_TOTAL] + log_scale
             results.values[line, k, 2] = value_of[s, DISTANCE]
