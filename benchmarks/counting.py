@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from statistics import median
 
-from fada.counting import count_characters
-from fada.text import TextNormalizer
+from fada.text.counting import count_characters
+from fada.text.normalizer import TextNormalizer
 
 LETTERS = {
     "Greek": ("αεηιουωςστνρκπλμγδθφχβξζψ", "άέήίόύώἀἐἠἰὀὐὠᾶῆῖῦῶὰὲὴὶὸὺὼ"),

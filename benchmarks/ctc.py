@@ -25,10 +25,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from numba import njit
 
+from fada.common.files import write_json, write_text
 from fada.decoding.ctc import CTCBeamDecoder
-from fada.files import write_json, write_text
-from fada.targets import CharDistribution
-from fada.text import TextNormalizer
+from fada.targets.distribution import CharDistribution
+from fada.text.normalizer import TextNormalizer
 
 BEAMS = (5, 7, 25, 100)
 ALPHABET = [chr(i) for i in range(32, 127)] + list("éüß€")

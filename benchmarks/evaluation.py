@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.counting import lines_of
-from fada.evaluation import evaluate
-from fada.files import write_json
+from fada.common.files import write_json
+from fada.evaluation.scores import evaluate
 
 DISTINCT = 20_000
 

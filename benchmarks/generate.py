@@ -19,10 +19,10 @@ import torch
 from transformers import LogitsProcessor, TrOCRConfig, VisionEncoderDecoderConfig, VisionEncoderDecoderModel, ViTConfig
 from transformers.modeling_outputs import BaseModelOutput
 
+from fada.common.files import write_json
 from fada.decoding.generate import GuidedLogitsProcessor
-from fada.files import write_json
-from fada.targets import CharDistribution
-from fada.tokens import TokenTable
+from fada.targets.distribution import CharDistribution
+from fada.text.tokens import TokenTable
 
 LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
 PATCHES = 578

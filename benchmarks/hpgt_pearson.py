@@ -9,9 +9,9 @@ import argparse
 import json
 from pathlib import Path
 
-from fada.corpus import Corpus
-from fada.targets import TargetSet
-from fada.text import TextNormalizer
+from fada.targets.counts import Corpus
+from fada.targets.distribution import TargetSet
+from fada.text.normalizer import TextNormalizer
 
 PAPER = {("10", "11"): 0.99, ("12", "13"): 0.94, ("10", "16"): 0.91, ("13", "15"): 0.89}
 NORMALIZER = TextNormalizer(case="lower", letters_only=True)

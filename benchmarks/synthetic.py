@@ -13,7 +13,7 @@ import numpy as np
 
 from fada.data.augment import Augment
 from fada.data.images import load_line_image, normalize_height, pad_batch
-from fada.data.synthetic import make_synthetic
+from fada.data.synthetic.set import make_synthetic
 
 
 def lines_per_second(lines: int, action: Callable[[], object]) -> float:

@@ -22,9 +22,9 @@ from transformers import TrOCRConfig, VisionEncoderDecoderConfig, VisionEncoderD
 
 import fada
 from fada.alignment import AlignmentLoss
+from fada.experiments.overhead import paired_ratio
 from fada.models.crnn import PRESETS, CRNNConfig, CRNNForCTC
-from fada.overhead import paired_ratio
-from fada.tokens import TokenTable
+from fada.text.tokens import TokenTable
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,;:'-" + "".join(chr(c) for c in range(0x3B1, 0x3CA)) + "ἀἁἐἑἠἡἰἱὀὁὐὑὠὡ"
 LIMITS = {"crnn": 1.01, "decoder": 1.02, "memory": 1.05}

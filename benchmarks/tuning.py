@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
-from fada.emissions import Emissions
-from fada.files import write_json
-from fada.targets import TargetSet
-from fada.tuned import BeamSearch, Knowledge, Weights, load_knowledge
-from fada.tuning import PAPER, Grid, Tunable, load_tunable, tune
+from fada.common.files import write_json
+from fada.decoding.emissions import Emissions
+from fada.decoding.weights import BeamSearch, Knowledge, Weights, load_knowledge
+from fada.targets.distribution import TargetSet
+from fada.tuning.grid import PAPER, Grid, Tunable, load_tunable, tune
 
 
 def made_up(lines: int) -> tuple[Tunable, Knowledge]:
@@ -84,7 +84,7 @@ def main() -> None:
         "full": timed_tuning(data, knowledge, Grid()),
     }
     if options.rivals:
-        from fada.rivals import rivals_of_files
+        from fada.tuning.rivals import rivals_of_files
 
         table = rivals_of_files(files, knowledge)
         result["rivals"] = {"seconds": table.seconds, "rows": table.rows()}

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fada
-import tiny_models
 from fada import distances
 from fada.alignment import AlignmentLoss, expected_ctc_counts, expected_token_counts, frequencies_of
-from fada.guidance import Guidance
-from fada.targets import OTHER
-from fada.tokens import TokenTable
+from fada.decoding.guidance import Guidance
+from fada.targets.distribution import OTHER
+from fada.text.tokens import TokenTable
+from tests.support import tiny_models
 
 SYMBOLS = ("", "a", "b", "c")
 TARGETS = fada.TargetSet.from_texts({"x": ["aab"], "y": ["abcc"]})

@@ -8,24 +8,24 @@ decoding is guided by them, and the result is evaluated per domain. Names load w
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fada._version import __version__ as __version__
 
 _HOMES = {
     "FadaError": "errors",
-    "TextNormalizer": "text",
-    "CharDistribution": "targets",
-    "TargetSet": "targets",
-    "read_lines": "data.lines",
+    "TextNormalizer": "text.normalizer",
+    "CharDistribution": "targets.distribution",
+    "TargetSet": "targets.distribution",
+    "read_lines": "data.line",
     "AlignmentLoss": "alignment",
-    "CharNgram": "lm",
+    "CharNgram": "decoding.lm",
     "CTCBeamDecoder": "decoding.ctc",
     "GuidedLogitsProcessor": "decoding.generate",
     "guided_generate": "decoding.generate",
-    "Emissions": "emissions",
-    "load_recognizer": "models",
-    "load_run": "runs",
-    "evaluate": "evaluation",
-    "compare": "evaluation",
+    "Emissions": "decoding.emissions",
+    "load_recognizer": "models.registry",
+    "load_run": "runs.run",
+    "evaluate": "evaluation.scores",
+    "compare": "evaluation.scores",
 }
 _MODULES = ("distances",)
 
@@ -34,20 +34,20 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from fada import distances as distances
     from fada.alignment import AlignmentLoss as AlignmentLoss
-    from fada.data.lines import read_lines as read_lines
+    from fada.data.line import read_lines as read_lines
     from fada.decoding.ctc import CTCBeamDecoder as CTCBeamDecoder
+    from fada.decoding.emissions import Emissions as Emissions
     from fada.decoding.generate import GuidedLogitsProcessor as GuidedLogitsProcessor
     from fada.decoding.generate import guided_generate as guided_generate
-    from fada.emissions import Emissions as Emissions
+    from fada.decoding.lm import CharNgram as CharNgram
     from fada.errors import FadaError as FadaError
-    from fada.evaluation import compare as compare
-    from fada.evaluation import evaluate as evaluate
-    from fada.lm import CharNgram as CharNgram
-    from fada.models import load_recognizer as load_recognizer
-    from fada.runs import load_run as load_run
-    from fada.targets import CharDistribution as CharDistribution
-    from fada.targets import TargetSet as TargetSet
-    from fada.text import TextNormalizer as TextNormalizer
+    from fada.evaluation.scores import compare as compare
+    from fada.evaluation.scores import evaluate as evaluate
+    from fada.models.registry import load_recognizer as load_recognizer
+    from fada.runs.run import load_run as load_run
+    from fada.targets.distribution import CharDistribution as CharDistribution
+    from fada.targets.distribution import TargetSet as TargetSet
+    from fada.text.normalizer import TextNormalizer as TextNormalizer
 
 
 def __getattr__(name: str) -> Any:

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from fada import distances
-from fada.distributed import summed
+from fada.common.processes import summed
 from fada.errors import FadaError
-from fada.targets import OTHER, TargetSet
+from fada.targets.distribution import OTHER, TargetSet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -203,7 +203,7 @@ class AlignmentLoss(nn.Module):
             vocabulary_size: columns of the logits, where the output layer is larger than the tokenizer.
             options: `lam`, `distance`, `scale`, `pool`.
         """
-        from fada.tokens import TokenTable
+        from fada.text.tokens import TokenTable
 
         table = TokenTable.from_tokenizer(tokenizer)
         alphabet = (*targets.symbols, OTHER) if OTHER not in targets.symbols else targets.symbols

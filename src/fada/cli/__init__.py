@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-import fada
+from fada._version import __version__
 from fada.errors import FadaError, Interrupted
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fada {fada.__version__}")
+        typer.echo(f"fada {__version__}")
         raise typer.Exit
 
 
@@ -34,7 +34,8 @@ def _root(
     pass
 
 
-for _module in sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")):
+_SHARED = {"options", "output"}
+for _module in sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED):
     importlib.import_module(f"{__name__}.{_module}").register(app)
 
 

@@ -26,10 +26,10 @@ def analyze(
     as_csv: bool = typer.Option(False, "--csv", help="Print the shift as CSV."),
 ) -> None:
     """Draw frequency heat map, Pearson correlations, LOWESS trends, and what drives the shift between two domains."""
-    from fada.analysis import analyze as draw
-    from fada.analysis import shift_pair, shift_rows
-    from fada.cli._output import Format, chosen_format, print_json, print_rows
-    from fada.targets import TargetSet
+    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.targets.distribution import TargetSet
+    from fada.targets.figures import analyze as draw
+    from fada.targets.figures import shift_pair, shift_rows
 
     loaded = TargetSet.load(targets)
     pair = shift_pair(loaded, before, after)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fada.cli._output import chosen_format, print_json, print_rows
-from fada.cli._reading import (
+from fada.cli.options import (
     AudioColumn,
     Domain,
     DomainColumn,
@@ -22,9 +21,10 @@ from fada.cli._reading import (
     TextColumn,
     reading,
 )
+from fada.cli.output import chosen_format, print_json, print_rows
 
 if TYPE_CHECKING:
-    from fada.data.lines import LineSet
+    from fada.data.line import LineSet
 
 app = typer.Typer(no_args_is_help=True, help="Look at lines of text, convert them, get the published sets.")
 
@@ -76,7 +76,7 @@ def inspect_command(
 ) -> None:
     """Count lines by split and domain, list characters and widths, tell what was skipped, draw a contact sheet."""
     from fada.data.inspect import contact_sheet, inspect
-    from fada.data.lines import read_lines
+    from fada.data.line import read_lines
 
     lines = read_lines(source, **reading(locals()))
     found = inspect(lines, samples=samples, check=check)
@@ -120,8 +120,8 @@ def convert_command(
     grow: Grow = 0.0,
 ) -> None:
     """Read lines in any format and write them in another; a folder without --format gets one parquet file per split."""
-    from fada.data.lines import read_lines
-    from fada.data.writers import refuse_source
+    from fada.data.line import read_lines
+    from fada.data.write import refuse_source
 
     refuse_source(source, destination)
     lines = read_lines(source, **reading(locals()))
@@ -177,7 +177,7 @@ def _choice(values: list[str] | None) -> list[str] | None:
 
 
 def _convert(lines: "LineSet", destination: Path, format: str | None = None) -> None:
-    from fada.data.writers import convert
+    from fada.data.write import convert
 
     try:
         files = convert(lines, destination, format)

@@ -50,10 +50,10 @@ def decode(
     Without --targets this is plain beam search. A .txt file holds the texts only, one line each.
     """
     from fada.decoding.ctc import CTCBeamDecoder
-    from fada.emissions import Emissions, domains_of_lines
+    from fada.decoding.emissions import Emissions, domains_of_lines
+    from fada.decoding.lm import CharNgram
     from fada.errors import FadaError
-    from fada.lm import CharNgram
-    from fada.targets import TargetSet
+    from fada.targets.distribution import TargetSet
 
     if out is not None and out.suffix not in _WRITERS:
         raise FadaError(f"{out}: unknown ending {out.suffix!r}, expected one of {', '.join(_WRITERS)}.")
@@ -119,20 +119,20 @@ def _tsv(stream: Any, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _write_tsv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    from fada.files import replacing
+    from fada.common.files import replacing
 
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as stream:
         _tsv(stream, rows)
 
 
 def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    from fada.files import write_text
+    from fada.common.files import write_text
 
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 def _write_txt(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    from fada.files import write_text
+    from fada.common.files import write_text
 
     write_text(path, "".join(row["text"].replace("\n", " ") + "\n" for row in rows))
 

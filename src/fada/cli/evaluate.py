@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from fada.systems import Systems, SystemsEvaluation
+    from fada.evaluation.predictions import Systems, SystemsEvaluation
 
 THRESHOLD_EXCEEDED = 3
 """Exit code when the error rate is above ``--max-cer``; 1 is a failure of ours, 2 the user's mistake."""
@@ -51,10 +51,10 @@ def evaluate(
 
     Exit codes: 0 done, 2 a mistake in the input, 3 the error rate is above --max-cer.
     """
-    from fada.cli._output import Format, chosen_format, print_json, print_rows
+    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.common.files import write_json
     from fada.errors import FadaError
-    from fada.files import write_json
-    from fada.systems import evaluate_systems, read_systems, seed_rows
+    from fada.evaluation.predictions import evaluate_systems, read_systems, seed_rows
 
     if len(sources) > 2 and not seeds:
         raise FadaError(f"{len(sources)} sources: give one, or references and hypotheses, or add --seeds.")
@@ -69,8 +69,8 @@ def evaluate(
 
     def load(source: Path, hypotheses: Path | None = None) -> "Systems":
         if _is_emissions(source):
-            from fada.rivals import decode_tuned
-            from fada.tuned import Tuned, load_knowledge
+            from fada.decoding.weights import Tuned, load_knowledge
+            from fada.tuning.rivals import decode_tuned
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
@@ -204,8 +204,8 @@ def _lists(
     options: dict[str, Any],
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """The lists asked for, by kind and system."""
-    from fada import confusions as found
-    from fada.systems import character_rows
+    from fada.evaluation import confusions as found
+    from fada.evaluation.predictions import character_rows
 
     lists: dict[str, dict[str, list[dict[str, Any]]]] = {"worst lines": {}, "confusions": {}, "characters": {}}
     for name, texts in systems.systems.items():
@@ -223,7 +223,7 @@ def _lists(
 def _print_details(
     result: "SystemsEvaluation", lists: dict[str, dict[str, list[dict[str, Any]]]], by: list[str]
 ) -> None:
-    from fada.cli._output import print_rows
+    from fada.cli.output import print_rows
 
     for name, evaluation in result.evaluations.items():
         if len(result.evaluations) > 1 and evaluation.per_domain:

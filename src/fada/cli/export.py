@@ -27,7 +27,7 @@ def export(
     The decoder (language model, prior correction) is trained on the run's training text and tuned on its validation
     lines; `fada transcribe FOLDER …` uses it unless told otherwise.
     """
-    from fada.export import export as write
+    from fada.runs.export import export as write
 
     folder = write(run, out, title=title, licence=licence, credits_file=credits_file, data=data, order=order, beam=beam)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

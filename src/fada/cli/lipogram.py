@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli._output import chosen_format, print_rows
+from fada.cli.output import chosen_format, print_rows
 
 
 class ModeName(StrEnum):
@@ -63,7 +63,7 @@ def lipogram(
 
     output = chosen_format(as_json, as_csv)
     if recipe is not None:
-        from fada.lipogram_experiment import METRICS, Experiment, LipogramRecipe
+        from fada.experiments.lipogram.experiment import METRICS, Experiment, LipogramRecipe
 
         if out is None:
             raise FadaError("--recipe needs --out, the folder that the results go to.")
@@ -72,8 +72,13 @@ def lipogram(
         columns = ("search", "letter", "variant", *METRICS, "overhead")
         print_rows([{c: row[c] for c in columns} for row in summary["rows"]], "Lipograms", output)
         return
-    from fada.lipogram import LipogramWriter, forbidden_characters, load_language_model, violating_words
-    from fada.lipogram_experiment import read_topics
+    from fada.experiments.lipogram.experiment import read_topics
+    from fada.experiments.lipogram.writer import (
+        LipogramWriter,
+        forbidden_characters,
+        load_language_model,
+        violating_words,
+    )
 
     chosen = [*topic, *(read_topics(topics) if topics else ())]
     if not chosen:
@@ -121,8 +126,8 @@ def generate(
     as_csv: bool = _CSV,
 ) -> None:
     """Continue a prompt so that the characters follow a target distribution."""
-    from fada.lipogram import continue_prompt, load_language_model
-    from fada.targets import TargetSet
+    from fada.experiments.lipogram.writer import continue_prompt, load_language_model
+    from fada.targets.distribution import TargetSet
 
     target_set = TargetSet.load(targets)
     target = target_set.overall if domain is None else target_set[domain]

@@ -2,7 +2,7 @@
 
 import typer
 
-from fada.cli._output import chosen_format, print_rows
+from fada.cli.output import chosen_format, print_rows
 
 models = typer.Typer(help="Recognition models: list what can be trained, describe one.", no_args_is_help=True)
 

@@ -43,8 +43,8 @@ def register(app: typer.Typer) -> None:
 
             fada report runs/standard-* runs/fada-* --out comparison.html --tables tables/
         """
-        from fada.cli._output import print_json
-        from fada.report import write_report
+        from fada.cli.output import print_json
+        from fada.report.page import write_report
 
         written = write_report(
             runs,

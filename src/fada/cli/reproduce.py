@@ -29,8 +29,8 @@ def reproduce(
 
     Finished trainings are kept, interrupted ones go on.
     """
-    from fada.reproduce import recipes_of
-    from fada.reproduce import reproduce as run
+    from fada.experiments.reproduce import recipes_of
+    from fada.experiments.reproduce import reproduce as run
 
     for recipe in recipes_of(name):
         folder = run(

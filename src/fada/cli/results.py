@@ -15,8 +15,8 @@ def results(
     out: Path | None = typer.Option(None, "--out", "-o", help="Markdown file to write, such as docs/results.md."),
 ) -> None:
     """Write every table of the paper that has been run here as one Markdown document."""
-    from fada.files import write_text
-    from fada.results import document
+    from fada.common.files import write_text
+    from fada.experiments.document import document
 
     text = document(folder)
     if out is None:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fada.cli._reading import DomainColumn, DomainFrom, TextColumn
+from fada.cli.options import DomainColumn, DomainFrom, TextColumn
 
 if TYPE_CHECKING:
-    from fada.study import Study
+    from fada.experiments.study import Study
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def study(
     Lines without a test split are divided by page, stratified by domain. Interrupted, it goes on where it stopped when
     the same command is given again.
     """
-    from fada.study import run_study, split_by_page
+    from fada.experiments.study import run_study, split_by_page
 
     columns = {"domain_column": domain_column, "domain_from": domain_from, "text_column": text_column}
     sources = split_by_page(data, out / "lines", columns)
@@ -53,13 +53,13 @@ def demo(
     jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
 ) -> None:
     """Show everything on built-in data: lines, targets, training, tuning, guided decoding, table, report."""
-    from fada.study import demo as run
+    from fada.experiments.study import demo as run
 
     _print(run(out, quick=quick, jobs=jobs))
 
 
 def _print(result: "Study") -> None:
-    from fada.cli._output import print_rows
+    from fada.cli.output import print_rows
 
     title = f"CER in percent with 95 % intervals, {len(result.systems)} test lines"
     print_rows(result.rows(), title)

@@ -32,9 +32,9 @@ def synth(
     as_csv: bool = typer.Option(False, "--csv", help="Print the correlations as CSV."),
 ) -> None:
     """Make handwritten-looking lines whose domains differ in their letter frequencies by a known amount."""
-    from fada.cli._output import Format, chosen_format, print_json, print_rows
-    from fada.data.synthetic import make_synthetic, parse_pearson
-    from fada.progress import console
+    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.common.say import console
+    from fada.data.synthetic.set import make_synthetic, parse_pearson
 
     made = make_synthetic(
         lines,

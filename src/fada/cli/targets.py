@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from fada.cli._output import Format
-    from fada.targets import CharDistribution, TargetSet
+    from fada.cli.output import Format
+    from fada.targets.distribution import CharDistribution, TargetSet
 
 targets_app = typer.Typer(no_args_is_help=True, help="Character distributions per domain: build, show, compare, edit.")
 
@@ -48,11 +48,11 @@ def build(
 
     Example: fada targets build letters/1650 letters/1850 -o targets.json
     """
-    from fada.cli._output import chosen_format
-    from fada.corpus import Corpus
-    from fada.progress import progress_bar
-    from fada.targets import TargetSet
-    from fada.text import TextNormalizer
+    from fada.cli.output import chosen_format
+    from fada.common.say import progress_bar
+    from fada.targets.counts import Corpus
+    from fada.targets.distribution import TargetSet
+    from fada.text.normalizer import TextNormalizer
 
     settings = {"form": form, "case": case, "marks": marks, "spaces": spaces, "letters_only": letters_only}
     normalizer = TextNormalizer.from_dict(settings)
@@ -87,8 +87,8 @@ def show(
     as_csv: bool = AS_CSV,
 ) -> None:
     """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it."""
-    from fada.cli._output import Format, chosen_format, print_rows
-    from fada.targets import TargetSet
+    from fada.cli.output import Format, chosen_format, print_rows
+    from fada.targets.distribution import TargetSet
 
     loaded = TargetSet.load(file)
     targets = TargetSet({name: loaded[name] for name in domain}) if domain else loaded
@@ -112,8 +112,8 @@ def compare(
     as_csv: bool = AS_CSV,
 ) -> None:
     """Pearson correlation and distances between domains."""
-    from fada.cli._output import Format, chosen_format, print_json, print_rows
-    from fada.targets import TargetSet
+    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.targets.distribution import TargetSet
 
     stems = [file.stem for file in files]
     labels = [stem if stems.count(stem) == 1 else str(file) for file, stem in zip(files, stems, strict=True)]
@@ -164,9 +164,9 @@ def edit(
     Without --mix, --as makes a changed copy of one domain.
     Characters that are hard to type go by name: space=0, U+0301=0.
     """
-    from fada.cli._output import chosen_format
+    from fada.cli.output import chosen_format
     from fada.errors import FadaError
-    from fada.target_file import load
+    from fada.targets.file import load
 
     if not (assign or scale or mix or normalize or smooth is not None):
         raise FadaError("nothing to change: give --set, --scale, --mix, --smooth or --normalize.")
@@ -201,8 +201,8 @@ def merge(
     """Add the counts of several target files: exactly what counting all of their text would have given."""
     from functools import reduce
 
-    from fada.cli._output import chosen_format
-    from fada.targets import TargetSet
+    from fada.cli.output import chosen_format
+    from fada.targets.distribution import TargetSet
 
     targets = reduce(TargetSet.merge, map(TargetSet.load, files))
     targets.save(out)
@@ -210,8 +210,8 @@ def merge(
 
 
 def _print_summary(targets: "TargetSet", title: str, output: "Format") -> None:
-    from fada.cli._output import Format, print_rows
-    from fada.text import visible
+    from fada.cli.output import Format, print_rows
+    from fada.text.normalizer import visible
 
     def most(p: "CharDistribution") -> list[str]:
         return [p.symbols[i] for i in (-p.frequencies).argsort(kind="stable")[:8]]
@@ -233,7 +233,7 @@ def _print_frequencies(targets: "TargetSet", order: list[int]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from fada.text import visible
+    from fada.text.normalizer import visible
 
     console = Console()
     peak = max(float(p.frequencies.max()) for p in targets.values())
@@ -260,7 +260,7 @@ def _cell(p: "CharDistribution", i: int, peak: float, width: int) -> str:
 
 def _assignments(pairs: list[str], option: str) -> dict[str, float]:
     """``["e=0", "space=0.2"]`` as characters and numbers."""
-    from fada.text import from_visible
+    from fada.text.normalizer import from_visible
 
     named = _numbers(pairs, "=", option, "a character and a number, as in e=0.5")
     return {from_visible(name): number for name, number in named.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from fada.cli._reading import DomainColumn, DomainFrom, TextColumn
+from fada.cli.options import DomainColumn, DomainFrom, TextColumn
 
 
 def train(
@@ -46,10 +46,10 @@ def train(
     """
     given = {name: value for name, value in locals().items() if name not in ("recipe", "set_")}
     chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
+    from fada.common.settings import read_recipe
     from fada.errors import FadaError
-    from fada.recipes import read_recipe
-    from fada.training import TrainSettings
-    from fada.training import train as run
+    from fada.training.train import TrainSettings
+    from fada.training.train import train as run
 
     settings: dict[str, Any] = read_recipe(recipe) if recipe else {}
     settings |= {name: str(value) if isinstance(value, Path) else value for name, value in chosen.items()}

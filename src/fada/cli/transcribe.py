@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli._reading import (
+from fada.cli.options import (
     AudioColumn,
     Domain,
     DomainColumn,
@@ -22,7 +22,7 @@ from fada.cli._reading import (
 )
 
 if TYPE_CHECKING:
-    from fada.tuned import Knowledge, Weights
+    from fada.decoding.weights import Knowledge, Weights
 
 _INPUTS = typer.Argument(
     ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
@@ -90,9 +90,9 @@ def transcribe(
     import tempfile
     from contextlib import nullcontext
 
-    from fada.data.writers import refuse_source
-    from fada.models import DEFAULT_MODEL, resolve
-    from fada.transcription import transcribe as run
+    from fada.data.write import refuse_source
+    from fada.jobs.transcribe import transcribe as run
+    from fada.models.folders import DEFAULT_MODEL, resolve
 
     model, inputs = _model_and_inputs(model_and_inputs, DEFAULT_MODEL)
     if model == DEFAULT_MODEL and model not in model_and_inputs:
@@ -150,7 +150,7 @@ def emit(
     threads: int | None = _THREADS,
 ) -> None:
     """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
-    from fada.transcription import emit as run
+    from fada.jobs.transcribe import emit as run
 
     recognizer, lines = _open(model, inputs, threads, **reading(locals()))
     emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
@@ -161,9 +161,9 @@ def emit(
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
     """The first argument is a model if it is a model folder, a name of the package, or may be one of the hub."""
-    from fada.data.readers import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES, is_named_set
+    from fada.data.source import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES, is_named_set
     from fada.errors import FadaError
-    from fada.models import PRETRAINED, is_model_folder, resolve
+    from fada.models.folders import PRETRAINED, is_model_folder, resolve
 
     name, first, inputs = given[0], Path(given[0]), given[1:]
     is_model = is_model_folder(first) or resolve(name) != name
@@ -193,9 +193,9 @@ def _decoder(
     """The decoder named by --tuned, else the one stored with the model unless --lam or --targets replace it, else
     Eq. 2; in each, what was `asked` for holds.
     """
+    from fada.decoding.weights import Tuned, load_knowledge
     from fada.errors import FadaError
-    from fada.export import Decoder
-    from fada.tuned import Tuned, load_knowledge
+    from fada.runs.export import Decoder
 
     if lm_text and tuned is None:
         raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
@@ -220,8 +220,8 @@ def _decoder(
 
 
 def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
-    from fada.data.lines import read_lines
-    from fada.models import load_recognizer
+    from fada.data.line import read_lines
+    from fada.models.registry import load_recognizer
 
     if threads:
         import torch

@@ -50,12 +50,12 @@ def tune(
     """
     import warnings
 
-    from fada.cli._output import Format, chosen_format, print_json, print_rows
     from fada.cli.evaluate import readable
+    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.common.files import write_json
+    from fada.decoding.weights import load_knowledge
     from fada.errors import FadaError
-    from fada.files import write_json
-    from fada.tuned import load_knowledge
-    from fada.tuning import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
+    from fada.tuning.grid import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
 
     files = load_tunable(source, targets, test, lines)
     knowledge = load_knowledge(files.targets, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
@@ -87,7 +87,7 @@ def tune(
         draw_curve(tuned, curve)
     table = None
     if rivals:
-        from fada.rivals import rivals_of_files
+        from fada.tuning.rivals import rivals_of_files
 
         table = rivals_of_files(files, knowledge, grid, normalization, page, threads, seed)
         write_json(path.with_name("rivals.json"), table.to_dict())

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fada.data.lines import SAMPLE_RATE
+from fada.data.line import SAMPLE_RATE
 from fada.errors import FadaError, missing_extra
 
 AudioSource = str | os.PathLike[str] | bytes | BinaryIO

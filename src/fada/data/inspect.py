@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fada.data.lines import Line, LineSet, PathLike
-from fada.data.readers import SPLITS
-from fada.data.xml import PageCrop
+from fada.common.files import replacing
+from fada.data.formats.xml import PageCrop
+from fada.data.line import Line, LineSet, PathLike
+from fada.data.source import SPLITS
 from fada.errors import FadaError
-from fada.files import replacing
-from fada.text import natural_key, sign, unicode_name
+from fada.text.normalizer import natural_key, sign, unicode_name
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from fada.data import xml
-from fada.data.lines import Line, LineSet, Log, PathLike, read_lines, with_extra
-from fada.data.readers import (
+from fada.data.formats import xml
+from fada.data.line import Line, LineSet, Log, PathLike, read_lines, with_extra
+from fada.data.source import (
     IMAGE_SUFFIXES,
     SPLITS,
     Base,
@@ -21,7 +21,7 @@ from fada.data.readers import (
     unique_ids,
 )
 from fada.errors import FadaError
-from fada.text import natural_key
+from fada.text.normalizer import natural_key
 
 SHARES = (0.8, 0.1, 0.1)
 """Of the pages of every domain, for training, validation and test."""
@@ -169,7 +169,7 @@ def load(
 @lru_cache
 def _show(name: str) -> None:
     """Show licence and citation on standard error, once."""
-    from fada.progress import console
+    from fada.common.say import console
 
     about = SETS[name]
     console.print(f"{about.title}\nLicence: {about.licence}\nCitation: {about.citation}", highlight=False, markup=False)

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import log_softmax
 
-from fada.decoding import _ctc_kernel as kernel
-from fada.decoding._symbols import StepTable, SymbolSteps
+from fada.common.say import console
+from fada.decoding.guidance import Constraint, Guidance, check_weight
+from fada.decoding.kernels import ctc as kernel
+from fada.decoding.lm import CharNgram, prior_weights
+from fada.decoding.steps import StepTable, SymbolSteps
 from fada.errors import FadaError
-from fada.guidance import Constraint, Guidance, check_weight
-from fada.lm import CharNgram, prior_weights
-from fada.progress import console
-from fada.targets import CharDistribution
-from fada.text import TextNormalizer
+from fada.targets.distribution import CharDistribution
+from fada.text.normalizer import TextNormalizer
 
 _LINES_PER_CALL = 256
 """So many lines the main thread decodes before Python may look up: for an interruption, say."""
@@ -145,7 +145,7 @@ class CTCBeamDecoder:
             ``prior_weight * (log p_target - log p_train)``.
         prior_weight: weight of the prior correction.
         length_bonus: added for each code point.
-        forbidden: characters that may not be written (see :class:`fada.guidance.Constraint`).
+        forbidden: characters that may not be written (see :class:`fada.decoding.guidance.Constraint`).
         allowed: the only characters that may be written, or None.
         threads: for :meth:`decode_batch`; None uses every core this process may run on.
 
@@ -480,7 +480,7 @@ class _Found:
         return None if target is None else self.decoder._row(target).guidance
 
     def value(self, number: int, which: int) -> float:
-        """One of the numbers the search keeps of a hypothesis: see :class:`fada.decoding._ctc_kernel.Results`."""
+        """One of the numbers the search keeps of a hypothesis: see :class:`fada.decoding.kernels.ctc.Results`."""
         i, k = divmod(number, self.nbest)
         return float(self.batch.results.values[self.chosen[i], k, which])
 

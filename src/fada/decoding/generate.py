@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from fada.decoding._generate_kernel import guide_rows
+from fada.decoding.guidance import Guidance, check_weight
+from fada.decoding.kernels.generate import guide_rows
 from fada.errors import FadaError
-from fada.guidance import Guidance, check_weight
-from fada.targets import CharDistribution
-from fada.text import TextNormalizer
-from fada.tokens import TokenTable, complete_text
+from fada.targets.distribution import CharDistribution
+from fada.text.normalizer import TextNormalizer
+from fada.text.tokens import TokenTable, complete_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -318,7 +318,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
     λ = 1 without constraints returns the scores as they are.
 
     Args:
-        tokenizer: a tokenizer of transformers, a processor that holds one, or a :class:`~fada.tokens.TokenTable`.
+        tokenizer: a tokenizer of transformers, a processor that holds one, or a :class:`~fada.text.tokens.TokenTable`.
         target: the distribution to align to, or one for each input of the batch (they share their alphabet).
         lam: λ between 0 and 1.
         distance: ``sorted_w2`` (Eq. 1) or ``aligned_w2``; ``js``, ``kl`` and ``w1`` are possible and slower.
@@ -377,7 +377,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
 
     @property
     def guidance(self) -> Guidance:
-        """The guidance of the first target: its :meth:`~fada.guidance.Guidance.score` is what beams are ranked by."""
+        """The guidance of the first target: its :meth:`~.Guidance.score` is what beams are ranked by."""
         return self.guidances[0]
 
     def guidance_of(self, item: int) -> Guidance:

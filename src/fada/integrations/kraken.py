@@ -23,7 +23,7 @@ import numpy as np
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.errors import FadaError
-from fada.targets import CharDistribution
+from fada.targets.distribution import CharDistribution
 
 Labelling = list[tuple[int, int, int, float]]
 """(label, first frame, last frame, confidence) of each label of a line."""

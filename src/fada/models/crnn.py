@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, cached_file
 
-from fada.data.lines import Line
-from fada.distributed import summed
+from fada.common.files import write_json
+from fada.common.processes import summed
+from fada.data.line import Line
 from fada.errors import FadaError
-from fada.files import write_json
 from fada.models.line_image import straighten
 from fada.models.recognizer import (
     CTCRecognizer,

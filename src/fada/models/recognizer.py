@@ -12,13 +12,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from fada.alignment import AlignmentLoss
-from fada.data.lines import Line
+from fada.data.line import Line
 from fada.errors import FadaError
-from fada.targets import TargetSet
+from fada.targets.distribution import TargetSet
 
 if TYPE_CHECKING:
     from fada.data.augment import Augment
-    from fada.emissions import Emissions
+    from fada.decoding.emissions import Emissions
 
 Tagging = Literal["none", "given", "predicted"]
 """TR-TT: no domain token; the domain is known at inference; the model predicts it."""
@@ -169,7 +169,7 @@ class CTCRecognizer(Recognizer):
 
         With `tagging="predicted"` the domain of a line is the one that the network tells.
         """
-        from fada.emissions import Emissions
+        from fada.decoding.emissions import Emissions
 
         kept: list[Line] = []
         scores: list[np.ndarray] = []

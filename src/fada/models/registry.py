@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fada.errors import FadaError
-from fada.models import resolve
 from fada.models.crnn import PRESETS, CRNNRecognizer
+from fada.models.folders import resolve
 from fada.models.recognizer import CTCRecognizer, NewCharacters, Recognizer, Tagging
 
 BUILT: dict[str, str] = {
@@ -61,8 +61,11 @@ def build(
     return _load(name, texts, domains, tagging, new_characters, max_seconds, language)
 
 
-def load(name: str | os.PathLike[str]) -> Recognizer:
-    """A trained recogniser from a model folder, a run folder or a hub name."""
+def load_recognizer(name: str | os.PathLike[str]) -> Recognizer:
+    """A recogniser from a model folder, a run folder, a hub name, or the name of one that comes with the package."""
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
     return _load(name, (), (), None, "ignore")
 
 
@@ -99,7 +102,7 @@ def _load(
     from transformers.models.auto.modeling_auto import MODEL_FOR_CTC_MAPPING_NAMES
 
     if kind in MODEL_FOR_CTC_MAPPING_NAMES:
-        from fada.models.ctc import TransformersCTCRecognizer
+        from fada.models.wav2vec import TransformersCTCRecognizer
 
         return TransformersCTCRecognizer.load(path, **options)
     raise FadaError(
@@ -110,7 +113,7 @@ def _load(
 def describe(name: str) -> dict[str, Any]:
     """What a model is: kind, input, parameters, alphabet, and the shape in its configuration."""
     built = name in BUILT
-    recognizer = build(name, ["abc def"]) if built else load(name)
+    recognizer = build(name, ["abc def"]) if built else load_recognizer(name)
     config = recognizer.model.config
     shape = {key: value for key, value in config.to_diff_dict().items() if isinstance(value, int | float | str | list)}
     characters = "those of the training text" if built else _alphabet_of(recognizer)

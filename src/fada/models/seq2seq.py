@@ -13,7 +13,7 @@ from transformers.generation import GenerationMixin, LogitsProcessorList
 from transformers.modeling_outputs import BaseModelOutput
 
 from fada.alignment import AlignmentLoss
-from fada.data.lines import Line
+from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.recognizer import (
     IGNORED,
@@ -24,8 +24,8 @@ from fada.models.recognizer import (
     domain_tag,
     padded_labels,
 )
-from fada.targets import CharDistribution, TargetSet
-from fada.tokens import TokenTable
+from fada.targets.distribution import CharDistribution, TargetSet
+from fada.text.tokens import TokenTable
 
 STATES = "encoder_states"
 """The network input that stands for the encoder's, where its output is known already: (batch, positions, size)."""

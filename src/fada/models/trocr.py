@@ -26,9 +26,9 @@ try:  # the one that needs no torchvision
 except ImportError:
     from transformers import ViTImageProcessor  # type: ignore[assignment]
 
-from fada.data.lines import Line
-from fada.models.columns import ColumnEncoder, ColumnEncoderConfig
+from fada.data.line import Line
 from fada.models.crnn import ctc_loss
+from fada.models.layers import ColumnEncoder, ColumnEncoderConfig
 from fada.models.line_image import straighten
 from fada.models.recognizer import NewCharacters, Tagging, characters_of, padded_labels
 from fada.models.seq2seq import Seq2SeqRecognizer, add_characters
@@ -102,7 +102,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         A transformer that starts from nothing needs long to find out that text runs along the line, and what a letter
         looks like. Four things tell it: lines are level strips with the proportions they have, padded at the end; the
         encoder gives a sequence of columns, found by convolutions; an auxiliary CTC loss makes them hold letters
-        (:mod:`fada.models.columns`); and cross-attention starts along the diagonal (:func:`look_along_the_line`).
+        (:mod:`fada.models.layers`); and cross-attention starts along the diagonal (:func:`look_along_the_line`).
         """
         shape = {**TINY, **shape}
         tokenizer = character_tokenizer(characters_of(texts))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, WhisperFeatureExtractor, WhisperForConditionalGeneration
 from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
-from fada.data.lines import Line
+from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.recognizer import NewCharacters, Tagging
 from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, add_characters

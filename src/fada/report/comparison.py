@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fada import statistics
 from fada.errors import FadaError
-from fada.evaluation import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
-from fada.run_results import Experiment, Predictions, RunResults, experiments, is_guided
-from fada.statistics import MeanSem
+from fada.evaluation import significance as statistics
+from fada.evaluation.scores import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
+from fada.evaluation.significance import MeanSem
+from fada.runs.groups import Experiment, Predictions, RunResults, experiments, is_guided
 
 
 @dataclass(frozen=True)

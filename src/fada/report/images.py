@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fada.data.lines import read_lines
+from fada.common.say import track
+from fada.data.line import read_lines
 from fada.errors import FadaError
-from fada.progress import track
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fada.evaluation import NO_LABEL, score_lines
+from fada.evaluation.scores import NO_LABEL, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
-from fada.run_results import RunResults
-from fada.text import natural_key
+from fada.runs.groups import RunResults
+from fada.text.normalizer import natural_key
 
 
 class LineList:

@@ -7,15 +7,15 @@ import numpy as np
 from markupsafe import Markup
 
 from fada import distances
-from fada.confusions import character_changes, confusions
-from fada.evaluation import NO_LABEL, Difference, Evaluation, score_lines
+from fada.decoding.weights import Weights
+from fada.evaluation.confusions import character_changes, confusions
+from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, score_lines
 from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
 from fada.report.comparison import Contender, DataSet, Pairing
 from fada.report.lines import LineList
-from fada.run_results import RunResults
-from fada.targets import OTHER, CharDistribution
-from fada.text import TextNormalizer, natural_key, unicode_name
-from fada.tuned import Weights
+from fada.runs.groups import RunResults
+from fada.targets.distribution import OTHER, CharDistribution
+from fada.text.normalizer import TextNormalizer, natural_key, unicode_name
 
 SHOWN_CHARACTERS = 22
 SHOWN_DOMAINS = 12

@@ -1,0 +1,1 @@
+"""What every room uses: files, settings, what is said to the user, processes."""

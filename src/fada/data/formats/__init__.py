@@ -1,0 +1,1 @@
+"""The formats that lines are read from and written to, one module each."""

@@ -1,0 +1,375 @@
+"""One schema for everything that is read, trained on and written: the line.
+
+A line has an image or a sound, a text if it is known, a domain (century, region, accent), an id and a source; further
+columns are kept in `extra`. :func:`read_lines` reads every supported format into it, lazily.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from fada.errors import FadaError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL import Image
+
+    from fada.data.source import DomainRule
+
+LISTED = 10_000
+"""So many skipped lines and notes are listed one by one; all are counted."""
+
+SAMPLE_RATE = 16_000
+"""Samples per second of what :meth:`Line.load_audio` returns."""
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+class LazyImage(Protocol):
+    """An image that is made when it is asked for, such as a line cut out of its page."""
+
+    def load(self) -> "Image.Image":
+        """The image, in mode L."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text with its image or sound.
+
+    Attributes:
+        id: unique in its set.
+        text: the transcription; None if there is none, "" if it is known to be empty.
+        domain: what the text's character frequencies depend on: a century, a region, an accent.
+        image: a file, the bytes of one, a Pillow image, or something with a `load()` that gives one.
+        audio: a file, or the bytes of one.
+        source: where it was read, for messages: `page_3.xml#r1l4`, `lines.csv:17`.
+        extra: further columns, as they were found; `split` is the split if the source has splits.
+    """
+
+    id: str
+    text: str | None = None
+    domain: str | None = None
+    image: "bytes | PathLike | Image.Image | LazyImage | None" = None
+    audio: "bytes | PathLike | None" = None
+    source: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def split(self) -> str | None:
+        """The split that the line belongs to, if its source has splits."""
+        return self.extra.get("split")
+
+    def load_image(self) -> "Image.Image":
+        """The line's image in grey (mode L)."""
+        where = self.source or self.id
+        if self.image is None:
+            raise FadaError(f"{where}: the line has no image.")
+        from PIL import Image
+
+        from fada.data.images import load_line_image
+
+        if isinstance(self.image, str | bytes | os.PathLike | Image.Image):
+            return load_line_image(self.image, where=where)
+        return self.image.load()
+
+    def load_audio(self) -> "tuple[np.ndarray, int]":
+        """The line's sound: samples (n,) float32 in [-1, 1], mono, and the sample rate 16,000."""
+        if self.audio is None:
+            raise FadaError(f"{self.source or self.id}: the line has no sound.")
+        from fada.data.audio import load_audio
+
+        return load_audio(self.audio), SAMPLE_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that could not be read, and why."""
+
+    source: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason}"
+
+
+def printable(text: str) -> str:
+    r"""Text in which halves of surrogate pairs, which bytes in file names that are not UTF-8 become, are `\\udce9`."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class Log:
+    """What happened while reading: what was left out and what is worth knowing; all counted, the first ones listed."""
+
+    def __init__(self) -> None:
+        self.skipped: list[Skipped] = []
+        self.skipped_count = 0
+        self.reasons: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self.note_count = 0
+        self.blank: list[tuple[Path, Path]] = []
+
+    def skip(self, source: str, reason: str, kind: str | None = None) -> None:
+        """Record something left out. `kind` is the reason without its details, for counting."""
+        self.skipped_count += 1
+        self.reasons[kind or reason] += 1
+        if len(self.skipped) < LISTED:
+            self.skipped.append(Skipped(printable(source), printable(reason)))
+
+    def note(self, text: str) -> None:
+        """Record something that was read, but not quite as it stood."""
+        self.note_count += 1
+        if len(self.notes) < LISTED:
+            self.notes.append(printable(text))
+
+
+Reader: TypeAlias = Callable[[Log, bool], Iterator[Line]]
+"""Reads the lines from the start: takes the log, and whether images and sound are wanted."""
+
+
+class LineSet:
+    """Lines read lazily, as often as asked for: `for line in lines`.
+
+    `skipped`, `reasons` and `notes` tell what the last pass left out or changed; `licence` and `citation` belong to the
+    data and are kept with whatever is made of it. `len()` works once the number is known: after a pass, or at once
+    for a set made of a list.
+    """
+
+    def __init__(
+        self,
+        read: Reader,
+        name: str = "",
+        *,
+        length: int | None = None,
+        expected: int | None = None,
+        licence: str | None = None,
+        citation: str | None = None,
+    ) -> None:
+        self._read = read
+        self._length = length
+        self._log = Log()
+        self.name = name
+        self.expected = length if expected is None else expected
+        """Number of lines if none is skipped, where the source tells it; for progress bars."""
+        self.licence = licence
+        self.citation = citation
+
+    @classmethod
+    def of(
+        cls, lines: Sequence[Line], name: str = "", licence: str | None = None, citation: str | None = None
+    ) -> "LineSet":
+        """A set of lines that are in memory."""
+        return cls(lambda log, media: iter(lines), name, length=len(lines), licence=licence, citation=citation)
+
+    def __iter__(self) -> Iterator[Line]:
+        return self._pass(media=True)
+
+    def __len__(self) -> int:
+        if self._length is None:
+            raise TypeError(f"the number of lines in {self.name or 'this set'} is known after a pass: use count()")
+        return self._length
+
+    def __bool__(self) -> bool:
+        return self._length > 0 if self._length is not None else next(self._read(Log(), False), None) is not None
+
+    def __repr__(self) -> str:
+        return f"LineSet({self.name!r}, {'?' if self._length is None else self._length} lines)"
+
+    def _pass(self, media: bool) -> Iterator[Line]:
+        self._log = log = Log()
+        number = 0
+        for line in self._read(log, media):
+            number += 1
+            yield line
+        if media:
+            self._length = number
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What the last pass left out, and why (the first 10,000)."""
+        return self._log.skipped
+
+    @property
+    def skipped_count(self) -> int:
+        """How much the last pass left out."""
+        return self._log.skipped_count
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How often each reason for leaving something out occurred in the last pass."""
+        return self._log.reasons
+
+    @property
+    def notes(self) -> list[str]:
+        """What the last pass read differently from how it stood: scaled, renamed, joined (the first 10,000)."""
+        return self._log.notes
+
+    @property
+    def blank(self) -> list[tuple[Path, Path]]:
+        """The ALTO and PAGE files without text lines in the last pass, each with the folder of its source."""
+        return self._log.blank
+
+    def skip(self, line: Line, reason: str | Exception) -> None:
+        """Record a line that was read but turned out to be unusable, such as one with a broken image."""
+        self._log.skip(line.source or line.id, str(reason))
+
+    def note(self, text: str) -> None:
+        """Record something that was written, but not quite as it was read."""
+        self._log.note(text)
+
+    def count(self) -> int:
+        """The number of lines; reads the set once if it is not known yet."""
+        return len(self) if self._length is not None else sum(1 for _ in self)
+
+    def texts(self) -> Iterator[Line]:
+        """The lines that have a transcription, without image and sound."""
+        return (line for line in self.without_media() if line.text is not None)
+
+    def without_media(self) -> Iterator[Line]:
+        """One pass in which no image and no sound is read: for counting and for text."""
+        return self._pass(media=False)
+
+    def with_images(self) -> Iterator[tuple[Line, "Image.Image"]]:
+        """The lines with their images in grey; a line whose image cannot be read is recorded in `skipped`."""
+        for line in self:
+            try:
+                image = line.load_image()
+            except FadaError as error:
+                self.skip(line, error)
+            else:
+                yield line, image
+
+    def filter(self, keep: Callable[[Line], bool]) -> "LineSet":
+        """The lines for which `keep` is true; the others are left out on purpose and are not listed as skipped."""
+        return self.transform(lambda line: line if keep(line) else None)
+
+    def transform(self, change: Callable[[Line], Line | None]) -> "LineSet":
+        """Every line changed by a function; None leaves it out."""
+
+        def read(log: Log, media: bool) -> Iterator[Line]:
+            for line in self._read(log, media):
+                changed = change(line)
+                if changed is not None:
+                    yield changed
+
+        return LineSet(read, self.name, expected=self.expected, licence=self.licence, citation=self.citation)
+
+    def only(self, split: str) -> "LineSet":
+        """The lines of one split."""
+        return self.filter(lambda line: line.split == split)
+
+
+def read_lines(
+    source: PathLike | Iterable[PathLike],
+    *,
+    format: str | None = None,
+    split: str | None = None,
+    text_column: str | None = None,
+    image_column: str | None = None,
+    audio_column: str | None = None,
+    domain_column: str | None = None,
+    id_column: str | None = None,
+    domain: str | None = None,
+    domain_from: "str | Mapping[str, str] | DomainRule | None" = None,
+    images: PathLike | None = None,
+    base: PathLike | None = None,
+    allow_outside: bool = False,
+    encoding: str | None = None,
+    grow: float = 0.0,
+    untranscribed: bool = False,
+) -> LineSet:
+    r"""Read lines of text from anything that holds them.
+
+    Args:
+        source: a parquet file, a folder of them (`train.parquet`, `validation.parquet`, `test.parquet`), a folder
+            written by `datasets.save_to_disk`, a CSV, TSV or JSONL manifest, ALTO or PAGE files or a folder of them, a
+            folder of `line.png` + `line.gt.txt`, images or sounds; `hub:owner/name` for a data set on the Hugging
+            Face hub; `hpgt:folder`, `catmus`, `edacc` and so on for the published sets; or several of these.
+        format: `parquet`, `arrow`, `manifest`, `xml`, `pairs`, `images`, `audio`; found out if not given.
+        split: read this split only.
+        text_column, image_column, audio_column, domain_column, id_column: column names; the usual ones are recognised.
+        domain: the domain of all lines.
+        domain_from: where the domain comes from if there is no column for it: `"folder"` (for lines directly in the
+            source, the source's own); a table from manuscript (or any part of the path) to domain, as a mapping or as
+            a CSV or JSON file; or a regular expression over the path, whose group `domain` (or first group, or whole
+            match) is the domain.
+        images: folder with the page images of ALTO and PAGE files, if it is not where they say.
+        base: folder that paths in manifests and XML must not leave; the source's folder if not given.
+        allow_outside: follow paths that leave `base`.
+        encoding: of manifests and `.gt.txt` files, if it is not UTF-8.
+        grow: widen the outlines of ALTO and PAGE lines by this share of their height, upwards most, where they cut
+            accents off; 0.15 is a good value for outlines that were derived from baselines.
+        untranscribed: in a folder of `line.png` + `line.gt.txt`, also read the images without a text, as for
+            transcribing; otherwise they are skipped.
+
+    Returns:
+        The lines, read when iterated over. Nothing is left out in silence: see :attr:`LineSet.skipped`.
+    """
+    from fada.data import source as readers
+
+    return readers.open_source(
+        source,
+        readers.Options(
+            format=format,
+            split=split,
+            columns={
+                "text": text_column,
+                "image": image_column,
+                "audio": audio_column,
+                "domain": domain_column,
+                "id": id_column,
+            },
+            domain=domain,
+            domain_rule=readers.domain_rule(domain_from),
+            images=None if images is None else Path(images),
+            base=None if base is None else Path(base),
+            allow_outside=allow_outside,
+            encoding=encoding,
+            grow=grow,
+            untranscribed=untranscribed,
+        ),
+    )
+
+
+def write_parquet(
+    lines: Iterable[Line], path: PathLike, *, licence: str | None = None, citation: str | None = None
+) -> int:
+    """Write lines as parquet in the convention of Hugging Face `datasets`; see :mod:`fada.data.formats.parquet`."""
+    from fada.data.formats import parquet
+
+    return parquet.write_parquet(lines, path, licence=licence, citation=citation)
+
+
+def nothing_to_write(lines: LineSet, destination: PathLike) -> FadaError:
+    """The error for a set of which no line could be read."""
+    why = f"{lines.skipped_count} skipped, the first {lines.skipped[0]}" if lines.skipped else "none is there"
+    return FadaError(
+        f"{lines.name or 'the set'}: no line to write ({why}), so {destination} is not written. "
+        "`fada data inspect` shows what can be read, and of which splits."
+    )
+
+
+def column_names(own: Collection[str], further: Collection[str]) -> dict[str, str]:
+    """The names that further columns are written under: their own, `text~source` for `text` where a line has a `text`.
+
+    Args:
+        own: names of the columns for the line's own fields, which win.
+        further: names of the further columns.
+    """
+    taken = {*own, *further}
+    names: dict[str, str] = {}
+    for name in further:
+        new = name
+        while new in own or (new != name and new in taken):
+            new += "~source"
+        names[name] = new
+        taken.add(new)
+    return names
+
+
+def with_extra(line: Line, **columns: Any) -> Line:
+    """The line with further columns."""
+    return replace(line, extra={**line.extra, **columns})

@@ -1,0 +1,1 @@
+"""Made-up lines with a controlled shift of letter frequencies."""

@@ -1,0 +1,259 @@
+"""Stored log-probabilities of any CTC recogniser: run the model once, then decode, tune and compare at leisure.
+
+The file is an ordinary ``.npz`` without pickled objects. Written here it is packed and names its classes;
+``symbols.json`` beside it is a copy for other programs. What is read may leave the classes to ``symbols.json``, and may
+also hold one (frames, classes) array per line, named by the line's id, which any program can write with
+``numpy.savez(path, **{line_id: log_probs})``.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
+from fada.errors import FadaError
+
+SYMBOLS = "symbols.json"
+_PACKED = ("log_probs", "lengths", "ids")
+_OPTIONAL = ("domains", "references")
+_CLASSES = "classes"
+
+
+@dataclass(frozen=True)
+class Emissions:
+    """Log-probabilities of lines, with what is known of them.
+
+    Attributes:
+        ids: of the lines, unique.
+        log_probs: one (frames, classes) float32 array per line.
+        symbols: the text of each class.
+        blank: class of the CTC blank.
+        domains: of the lines, or None.
+        references: transcriptions of the lines, or None.
+    """
+
+    ids: list[str]
+    log_probs: list[np.ndarray]
+    symbols: tuple[str, ...]
+    blank: int = 0
+    domains: list[str] | None = None
+    references: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbols", tuple(self.symbols))
+        if not 0 <= self.blank < len(self.symbols):
+            raise FadaError(f"the blank is class {self.blank}, expected 0 to {len(self.symbols) - 1}.")
+        for name in ("log_probs", *_OPTIONAL):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.ids):
+                raise FadaError(f"emissions of {len(self.ids)} lines but {len(values)} {name}.")
+        if len(set(self.ids)) != len(self.ids):
+            seen: set[str] = set()
+            twice = next(i for i in self.ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+            raise FadaError(f"the line id {twice!r} stands twice in the emissions; ids must be unique.")
+        for line, scores in zip(self.ids, self.log_probs, strict=True):
+            if scores.ndim != 2 or scores.shape[1] != len(self.symbols):
+                raise FadaError(
+                    f"line {line!r}: emissions of shape {scores.shape}, expected (frames, {len(self.symbols)}) for "
+                    f"{len(self.symbols)} symbols. Check symbols.json, and that frames come first."
+                )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Emissions"]) -> "Emissions":
+        """Several parts as one; a column that one part lacks is dropped."""
+        first = parts[0]
+        if any((part.symbols, part.blank) != (first.symbols, first.blank) for part in parts):
+            raise FadaError("emissions of different models cannot be joined: their symbols differ.")
+
+        def joined(name: str) -> list[Any] | None:
+            columns = [getattr(part, name) for part in parts]
+            return None if any(column is None for column in columns) else [v for column in columns for v in column]
+
+        return cls(
+            joined("ids") or [],
+            joined("log_probs") or [],
+            first.symbols,
+            first.blank,
+            joined("domains"),
+            joined("references"),
+        )
+
+    def ordered(self, ids: Sequence[str]) -> "Emissions":
+        """The lines with these ids, in this order."""
+        where = {line: i for i, line in enumerate(self.ids)}
+        missing = [line for line in ids if line not in where]
+        if missing:
+            raise FadaError(f"no emissions of {len(missing)} lines, such as {missing[0]!r}.")
+
+        def column(name: str) -> list[Any] | None:
+            values = getattr(self, name)
+            return None if values is None else [values[where[line]] for line in ids]
+
+        rest = (column("domains"), column("references"))
+        return Emissions(list(ids), column("log_probs") or [], self.symbols, self.blank, *rest)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `path` (.npz), and its classes as ``symbols.json`` beside it.
+
+        Where a ``symbols.json`` with other classes is, it stays, and the file is called ``<name>.symbols.json``.
+        """
+        path = Path(path)
+        classes = {"symbols": list(self.symbols), "blank": self.blank}
+        columns: dict[str, np.ndarray] = {
+            "ids": _text_array(self.ids),
+            _CLASSES: np.array(json.dumps(classes)),
+            "lengths": np.array([len(scores) for scores in self.log_probs], dtype=np.int64),
+            "log_probs": np.concatenate(
+                [np.zeros((0, len(self.symbols)), np.float32), *self.log_probs], dtype=np.float32, casting="same_kind"
+            ),
+        }
+        for name in _OPTIONAL:
+            if getattr(self, name) is not None:
+                columns[name] = _text_array(getattr(self, name))
+        with replacing(path) as temporary, temporary.open("wb") as stream:
+            np.savez_compressed(stream, allow_pickle=False, **columns)
+        beside = path.with_name(SYMBOLS)
+        if beside.exists() and not self._are_named_in(beside):
+            beside = path.with_suffix(f".{SYMBOLS}")
+        write_json(beside, classes)
+
+    def _are_named_in(self, path: Path) -> bool:
+        """Whether a symbols file holds the classes of these emissions."""
+        try:
+            return read_symbols(path) == (self.symbols, self.blank)
+        except FadaError:
+            return False
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], symbols: str | os.PathLike[str] | None = None, blank: int | None = None
+    ) -> "Emissions":
+        """Read emissions.
+
+        Args:
+            path: the .npz file.
+            symbols: JSON file: a list with the text of each class, or ``{"symbols": [...], "blank": 0}``;
+                by default those stored in `path`, else ``symbols.json`` beside it.
+            blank: class of the blank, if neither says (0).
+        """
+        path = Path(path)
+        columns = _read_npz(path)
+        packed = all(name in columns for name in _PACKED) and columns["lengths"].ndim == 1
+        stored = _classes(str(columns[_CLASSES]), path) if packed and _CLASSES in columns else None
+        if stored and symbols and read_symbols(symbols)[0] != stored[0]:
+            raise FadaError(f"{symbols}: not the classes that {path} was written with. Leave --symbols out.")
+        names, found_blank = stored or read_symbols(symbols or path.with_name(SYMBOLS))
+        if packed:
+            ids, scores = _unpack(columns, path)
+            optional = {name: columns[name].astype(str).tolist() if name in columns else None for name in _OPTIONAL}
+        else:
+            ids, scores, optional = list(columns), list(columns.values()), {}
+        for line, array in zip(ids, scores, strict=True):
+            if array.dtype.kind not in "fiu":
+                raise FadaError(f"{path}, line {line!r}: values of type {array.dtype}, expected numbers.")
+        try:
+            floats = [np.ascontiguousarray(array, dtype=np.float32) for array in scores]
+            return cls(ids, floats, names, found_blank if blank is None else blank, **optional)
+        except FadaError as error:
+            raise FadaError(f"{path}: {error}") from None
+
+
+def domains_of_lines(
+    emissions: Emissions, domain: str | None = None, table: str | os.PathLike[str] | None = None
+) -> list[str]:
+    """The domain of each line: the one given for all, or that of a table, or the emissions' own.
+
+    Args:
+        table: TSV file of line id and domain, with or without a header ``id<TAB>domain``.
+    """
+    if domain is not None and table is not None:
+        raise FadaError("one domain for all lines and a table of domains: give one of the two.")
+    if domain is not None:
+        return [domain] * len(emissions)
+    if table is None:
+        if emissions.domains is None:
+            raise FadaError("the emissions do not say which domain a line is of: give a domain for all, or a table.")
+        return emissions.domains
+    try:
+        rows = Path(table).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FadaError(f"{table}: cannot be read ({error}).") from None
+    known: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        fields = row.split("\t")
+        if len(fields) < 2 and row.strip():
+            raise FadaError(f"{table}, line {number}: {row!r}, expected an id and a domain with a tab between.")
+        if len(fields) >= 2:
+            known[fields[0]] = fields[1].strip()
+    missing = [line for line in emissions.ids if line not in known]
+    if missing:
+        raise FadaError(f"{table}: no domain for the line {missing[0]!r} ({len(missing)} of {len(emissions)} lines).")
+    return [known[line] for line in emissions.ids]
+
+
+def read_symbols(path: str | os.PathLike[str]) -> tuple[tuple[str, ...], int]:
+    """The classes of a model and the index of its blank, from a symbols file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FadaError(f"{path}: no such file. It lists the text of each class; name it with --symbols.") from None
+    except UnicodeDecodeError as error:
+        raise FadaError(f"{path}: not a JSON file: {error}") from None
+    return _classes(text, path)
+
+
+def _classes(text: str, path: Path) -> tuple[tuple[str, ...], int]:
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FadaError(f"{path}: not a JSON file: {error}") from None
+    values, blank = (document.get("symbols"), document.get("blank", 0)) if isinstance(document, dict) else (document, 0)
+    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
+        raise FadaError(f'{path}: expected a list of strings, or {{"symbols": [...], "blank": 0}}.')
+    if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < len(values):
+        raise FadaError(f"{path}: blank is {blank!r}, expected a class from 0 to {len(values) - 1}.")
+    return tuple(values), blank
+
+
+def _text_array(values: Iterable[str]) -> np.ndarray:
+    texts = list(values)
+    if any(text.endswith("\0") for text in texts):
+        raise FadaError("an id, domain or text that ends in a NUL character cannot be stored.")
+    return np.array(texts, dtype=np.str_) if texts else np.zeros(0, dtype="<U1")
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if isinstance(archive, np.ndarray):
+                raise FadaError(f"{path}: a single array, expected an .npz archive.")
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise FadaError(f"{path}: no such file. Make one with: fada emit") from None
+    except FadaError:
+        raise
+    except (ValueError, OSError, KeyError, *BROKEN_ARCHIVE) as error:
+        if "pickle" in str(error):
+            raise FadaError(f"{path}: holds pickled objects, which are never loaded. Save plain arrays.") from None
+        raise FadaError(f"{path}: not a readable .npz file ({error}).") from None
+
+
+def _unpack(columns: dict[str, np.ndarray], path: Path) -> tuple[list[str], list[np.ndarray]]:
+    lengths, scores = columns["lengths"], columns["log_probs"]
+    whole = lengths.dtype.kind in "iu" and bool(np.all(lengths >= 0))
+    if not whole or scores.ndim != 2 or int(lengths.sum()) != len(scores):
+        raise FadaError(
+            f"{path}: the lengths of the lines sum to {lengths.sum()}, but there are {len(scores)} frames: "
+            "the file is damaged. Emit it again."
+        )
+    ends = np.cumsum(lengths)[:-1]
+    return columns["ids"].astype(str).tolist(), np.split(scores, ends) if len(lengths) else []

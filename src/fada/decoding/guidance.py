@@ -1,0 +1,288 @@
+r"""The score of a growing hypothesis (Eq. 2): its definition, and the same in O(1) per character.
+
+.. math:: S(h) = \lambda \log P(h) - (1-\lambda)\, s\, d\bigl(\mathrm{freq}(h), p\bigr)
+
+:class:`Guidance` holds the target `p`, the distance `d`, λ and the scale `s` (1 is the paper), and the hard
+constraints. :meth:`Guidance.score` is the definition, recomputed from the text; the compiled functions below keep the
+same number up to date while characters are appended and removed. The decoders are built from the latter and tested
+against the former.
+
+With the counts `c` of a text of `L` characters over an alphabet of `n`, both W2 distances are
+
+.. math:: W_2^2 = \tfrac1n \bigl(\tfrac{\Sigma c^2}{L^2} - \tfrac{2 \Sigma c q}{L} + \Sigma q^2\bigr)
+
+where for ``sorted_w2`` counts and target are in ascending order. A count that grows from `k` to `k + 1` keeps that
+order if it is the last of the run of `k`, which ends at position ``at_most[k] - 1`` (``at_most[k]``: how many
+characters have a count of at most `k`). So `Σc²` grows by `2k + 1`, `Σcq` by the target value at that one position, and
+``at_most[k]`` falls by one: no sort.
+"""
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fada import distances
+from fada.errors import FadaError
+from fada.targets.distribution import OTHER, CharDistribution
+from fada.text.normalizer import TextNormalizer
+
+SORTED_W2, ALIGNED_W2, JS, KL, W1 = range(5)
+"""Codes of the distances for compiled code; up to `ALIGNED_W2` they are O(1) per character, the others O(n)."""
+
+KINDS = {"sorted_w2": SORTED_W2, "aligned_w2": ALIGNED_W2, "js": JS, "kl": KL, "w1": W1}
+KL_EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """What guides a decoder: target, distance, weights and hard constraints of Eq. 2.
+
+    Args:
+        target: the character distribution to align to; its normaliser is how hypotheses are counted.
+        lam: λ between 0 and 1; 1 ignores the target.
+        distance: ``sorted_w2`` (Eq. 1), ``aligned_w2``, ``js``, ``kl`` or ``w1``.
+        scale: factor of the distance, 1 in the paper. W2 is small (one substituted character moves it by about 4e-4),
+            so larger values are often needed for the target to be felt.
+        forbidden: characters that may not be written. They are compared in the normal form of the target, so that with
+            a lower-casing normaliser ``"e"`` forbids ``E`` too.
+        allowed: the only characters that may be written (list the space if it is one of them), or None for all.
+    """
+
+    target: CharDistribution
+    lam: float = 0.5
+    distance: str = "sorted_w2"
+    scale: float = 1.0
+    forbidden: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "forbidden", frozenset(self.forbidden))
+        object.__setattr__(self, "allowed", None if self.allowed is None else frozenset(self.allowed))
+        distances.get(self.distance)
+        if self.distance not in KINDS:
+            raise FadaError(
+                f"distance {self.distance!r} cannot guide a decoder: it has no form that follows a growing text. "
+                f"Choose one of {', '.join(KINDS)}."
+            )
+        check_weight("lam", self.lam, 0, 1)
+        check_weight("scale", self.scale, 0, math.inf)
+
+    @property
+    def alphabet(self) -> tuple[str, ...]:
+        """The characters that are told apart; everything else is counted in the `OTHER` cell, if there is one."""
+        return self.target.symbols
+
+    @property
+    def kind(self) -> int:
+        """The code of the distance for compiled code."""
+        return KINDS[self.distance]
+
+    @property
+    def weight(self) -> float:
+        """What a distance is multiplied with in the score: (1 - λ) · scale."""
+        return (1 - self.lam) * self.scale
+
+    @cached_property
+    def reference(self) -> np.ndarray:
+        """(n,) float64 target frequencies in the order the compiled functions expect (ascending for sorted_w2)."""
+        frequencies = np.array(self.target.frequencies, dtype=np.float64)
+        return np.sort(frequencies) if self.kind == SORTED_W2 else frequencies
+
+    def covering(self, characters: Iterable[str]) -> "Guidance":
+        """Guidance whose alphabet can count all of `characters`: an `OTHER` cell is added if one is outside it."""
+        target = self.target.covering(characters)
+        return self if target is self.target else replace(self, target=target)
+
+    def cell(self, character: str) -> int:
+        """The position in the alphabet where a normalised character is counted."""
+        index = self.target.index
+        at = index.get(character, index.get(OTHER, -1)) if character != OTHER else index.get(OTHER, -1)
+        if at < 0:
+            raise FadaError(f"the character {character!r} is outside the alphabet of the target: use covering() first.")
+        return at
+
+    def distance_of(self, text: str) -> float:
+        """Distance of the characters of `text` from the target; the empty text is the zero vector.
+
+        A character outside the alphabet is pooled in an `OTHER` cell with target 0, never dropped.
+        """
+        target = self.target.covering(self.target.normalizer(text))
+        return float(distances.get(self.distance)(target.vector_of(text), target.frequencies))
+
+    def score(self, log_prob: float, text: str) -> float:
+        """Eq. 2 by definition: λ · log_prob - (1 - λ) · scale · distance."""
+        return self.lam * log_prob - self.weight * self.distance_of(text)
+
+    @cached_property
+    def constraint(self) -> "Constraint":
+        """The hard constraints, in the normal form of the target."""
+        return Constraint(self.target.normalizer, self.forbidden, self.allowed)
+
+    def start(self) -> "GrowingText":
+        """The empty text, to be grown character by character."""
+        return GrowingText(self)
+
+
+class GrowingText:
+    """The distance of a text that grows (and shrinks) by single, already normalised characters.
+
+    A plain use of the compiled functions, for tests, explanations and decoders that are not compiled themselves::
+
+        text = guidance.start()
+        for character in guidance.target.normalizer("some words"):
+            text.append(character)
+        text.distance == guidance.distance_of("some words")
+    """
+
+    def __init__(self, guidance: Guidance) -> None:
+        n = len(guidance.alphabet)
+        self.guidance = guidance
+        self.length = 0
+        self.counts = np.zeros(n, np.int64)
+        self.at_most = np.full(2, n, np.int64)
+        self._squares = self._products = 0.0
+
+    def append(self, character: str) -> None:
+        """Add one occurrence of a normalised character."""
+        g, at = self.guidance, self.guidance.cell(character)
+        if self.counts[at] + 2 > len(self.at_most):
+            self.at_most = np.append(self.at_most, np.full(len(self.at_most), len(self.counts)))
+        gain = appended_products(g.kind, self.counts, self.at_most, g.reference, at)
+        self._squares += 2 * self.counts[at] + 1
+        self._products += gain
+        append_character(self.counts, self.at_most, at)
+        self.length += 1
+
+    def remove(self, character: str) -> None:
+        """Take one occurrence of a normalised character away."""
+        g, at = self.guidance, self.guidance.cell(character)
+        if not self.counts[at]:
+            raise FadaError(f"the character {character!r} cannot be removed: the text does not contain it.")
+        self._products -= removed_products(g.kind, self.counts, self.at_most, g.reference, at)
+        self._squares -= 2 * self.counts[at] - 1
+        remove_character(self.counts, self.at_most, at)
+        self.length -= 1
+
+    @property
+    def distance(self) -> float:
+        """Distance from the target: O(1) for the W2 distances, O(n) for the others."""
+        g = self.guidance
+        if g.kind <= ALIGNED_W2:
+            q = g.reference
+            return w2_value(self._squares, self._products, self.length, float(q @ q), len(q))
+        return counted_distance(g.kind, self.counts, self.length, g.reference)
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Which characters may be written at all.
+
+    Characters are compared as the normaliser leaves them; those that it drops (digits under ``letters_only``) as they
+    stand. A text is judged in composed form, so that forbidding ``é`` also stops ``e`` followed by a combining accent.
+    """
+
+    normalizer: TextNormalizer
+    forbidden: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether everything is allowed."""
+        return not self.forbidden and self.allowed is None
+
+    def permits(self, text: str) -> bool:
+        """Whether every character of `text` may be written."""
+        return self.is_void or all(map(self._permits_character, unicodedata.normalize("NFC", text)))
+
+    def _permits_character(self, character: str) -> bool:
+        forms = self.normalizer(character) or character
+        if character in self._banned or any(form in self._banned for form in forms):
+            return False
+        welcome = self._welcome
+        return welcome is None or character in welcome or all(form in welcome for form in forms)
+
+    @cached_property
+    def _banned(self) -> set[str]:
+        return self._with_normal_forms(self.forbidden)
+
+    @cached_property
+    def _welcome(self) -> set[str] | None:
+        return None if self.allowed is None else self._with_normal_forms(self.allowed)
+
+    def _with_normal_forms(self, characters: Iterable[str]) -> set[str]:
+        return {form for character in characters for form in (character, *self.normalizer(character))}
+
+
+def check_weight(name: str, value: Any, low: float, high: float) -> None:
+    """Refuse a weight that is not a finite number between `low` and `high`."""
+    if not isinstance(value, int | float | np.number) or not math.isfinite(value) or not low <= value <= high:
+        between = f"between {low:g} and {high:g}" if math.isfinite(high) else f"from {low:g} up"
+        raise FadaError(f"{name} is {value!r}, expected a number {between if math.isfinite(low) else '(finite)'}.")
+
+
+@njit(cache=True, nogil=True)
+def w2_value(squares: float, products: float, length: int, q_squares: float, n: int) -> float:
+    """W2 from Σc², Σcq, the number of characters, Σq² and the size of the alphabet."""
+    inverse = 1.0 / length if length > 0 else 0.0
+    mean_square = (squares * inverse * inverse - 2.0 * products * inverse + q_squares) / n
+    return math.sqrt(mean_square) if mean_square > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def appended_products(kind: int, counts: np.ndarray, at_most: np.ndarray, reference: np.ndarray, cell: int) -> float:
+    """How much Σcq grows when the character of `cell` is appended; changes nothing."""
+    return reference[at_most[counts[cell]] - 1] if kind == SORTED_W2 else reference[cell]
+
+
+@njit(cache=True, nogil=True)
+def removed_products(kind: int, counts: np.ndarray, at_most: np.ndarray, reference: np.ndarray, cell: int) -> float:
+    """How much Σcq shrinks when one character of `cell` (present) is removed; changes nothing.
+
+    The first of the run of `k` steps down to `k - 1`; the run starts at position ``at_most[k - 1]``.
+    """
+    return reference[at_most[counts[cell] - 1]] if kind == SORTED_W2 else reference[cell]
+
+
+@njit(cache=True, nogil=True)
+def append_character(counts: np.ndarray, at_most: np.ndarray, cell: int) -> None:
+    """Count one character more. `at_most` must hold `n` one place beyond the highest count."""
+    at_most[counts[cell]] -= 1
+    counts[cell] += 1
+
+
+@njit(cache=True, nogil=True)
+def remove_character(counts: np.ndarray, at_most: np.ndarray, cell: int) -> None:
+    """Count one character less; the inverse of :func:`append_character`."""
+    counts[cell] -= 1
+    at_most[counts[cell]] += 1
+
+
+@njit(cache=True, nogil=True)
+def counted_distance(kind: int, counts: np.ndarray, length: int, reference: np.ndarray) -> float:
+    """The distances that are recomputed from all counts: js, kl and w1, O(n)."""
+    inverse = 1.0 / length if length > 0 else 0.0
+    total = 0.0
+    carried = 0.0
+    for i in range(reference.shape[0]):
+        p = reference[i]
+        q = counts[i] * inverse
+        if kind == JS:
+            m = (p + q) / 2
+            if q > 0.0:
+                total += q * math.log(q / m) / 2
+            if p > 0.0:
+                total += p * math.log(p / m) / 2
+        elif kind == KL:
+            total += (q + KL_EPSILON) * math.log((q + KL_EPSILON) / (p + KL_EPSILON)) - q + p
+        else:
+            carried += q - p
+            total += abs(carried)
+    if kind == JS:
+        return math.sqrt(total) if total > 0.0 else 0.0
+    return total

@@ -1,0 +1,167 @@
+"""N-best lists of a model that writes token by token: rescored with the same terms that guide a CTC beam search.
+
+The file has one row per hypothesis (parquet, JSONL, CSV or TSV): ``id``, ``hypothesis``, ``log_prob`` (natural
+logarithm, summed over the tokens), and if known ``reference`` and ``domain``. The order of rows does not matter.
+
+Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is the best it could do.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
+
+from fada.common.files import replacing
+from fada.decoding.guidance import Guidance
+from fada.decoding.lm import prior_weights
+from fada.decoding.weights import Knowledge, LanguageModel, Weights
+from fada.errors import FadaError
+from fada.evaluation.predictions import read_table
+from fada.targets.distribution import OTHER, CharDistribution
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class NBest:
+    """For every line the hypotheses of a model and their log-probabilities."""
+
+    ids: list[str]
+    hypotheses: list[list[str]]
+    log_probs: list[list[float]]
+    references: list[str] | None = None
+    domains: list[str | None] | None = None
+
+    def __post_init__(self) -> None:
+        for line, texts, values in zip(self.ids, self.hypotheses, self.log_probs, strict=True):
+            if not texts or len(texts) != len(values):
+                raise FadaError(f"line {line!r}: {len(texts)} hypotheses and {len(values)} log-probabilities.")
+            if not np.all(np.isfinite(values)):
+                raise FadaError(f"line {line!r}: a log-probability is not finite.")
+
+    @classmethod
+    def load(cls, path: PathLike) -> "NBest":
+        """Read a file with one row per hypothesis."""
+        columns = read_table(Path(path))
+        for name in ("id", "hypothesis", "log_prob"):
+            if name not in columns:
+                raise FadaError(f"{path}: no column {name!r}, expected id, hypothesis, log_prob (reference, domain).")
+        rows: dict[str, list[int]] = {}
+        for row, line in enumerate(columns["id"]):
+            rows.setdefault(str(line), []).append(row)
+        first = [numbers[0] for numbers in rows.values()]
+        try:
+            log_probs = [float(value) for value in columns["log_prob"]]
+        except (TypeError, ValueError):
+            raise FadaError(f"{path}: the column log_prob must hold a number in every row.") from None
+        references = [columns["reference"][row] for row in first] if "reference" in columns else None
+        if references is not None and None in references:
+            raise FadaError(f"{path}: line {list(rows)[references.index(None)]!r} has no reference, others have one.")
+        domains = [columns["domain"][row] for row in first] if "domain" in columns else None
+        return cls(
+            list(rows),
+            [[columns["hypothesis"][row] or "" for row in numbers] for numbers in rows.values()],
+            [[log_probs[row] for row in numbers] for numbers in rows.values()],
+            references,
+            None if domains is None else [None if domain is None else str(domain) for domain in domains],
+        )
+
+    def save(self, path: PathLike) -> None:
+        """Write parquet, one row per hypothesis."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        counts = [len(texts) for texts in self.hypotheses]
+        table = {
+            "id": [line for line, count in zip(self.ids, counts, strict=True) for _ in range(count)],
+            "hypothesis": [text for texts in self.hypotheses for text in texts],
+            "log_prob": [value for values in self.log_probs for value in values],
+        }
+        for name, column in (("reference", self.references), ("domain", self.domains)):
+            if column is not None:
+                table[name] = [value for value, count in zip(column, counts, strict=True) for _ in range(count)]
+        with replacing(path) as temporary:
+            pq.write_table(pa.table(table), temporary)
+
+    def oracle(self) -> list[str]:
+        """The hypothesis nearest to the reference in every list: what perfect rescoring would choose."""
+        if self.references is None:
+            raise FadaError("the n-best lists have no references.")
+        return [
+            min(texts, key=lambda text: Levenshtein.distance(reference, text))
+            for reference, texts in zip(self.references, self.hypotheses, strict=True)
+        ]
+
+
+class Rescorer:
+    """Chooses from n-best lists by the decoder's score; what each term says of a text is computed once."""
+
+    kind: Literal["nbest"] = "nbest"
+
+    def __init__(self, lists: NBest, knowledge: Knowledge) -> None:
+        self.lists = lists
+        self.knowledge = knowledge
+        self.ids = lists.ids
+        self.references = lists.references
+        self.domains: list[str | None] = list(lists.domains or [None] * len(lists.ids))
+        self._starts = np.cumsum([0, *map(len, lists.hypotheses)])
+        self._log_probs = np.array([value for values in lists.log_probs for value in values])
+        self._terms: dict[str, NDArray[np.float64]] = {}
+
+    def recognized(self) -> Iterator[bytes]:
+        """The hypotheses and their log-probabilities, for fingerprints."""
+        for texts in self.lists.hypotheses:
+            yield "\0".join(texts).encode("utf-8", "surrogatepass")
+        yield self._log_probs.tobytes()
+
+    def choose(self, weights: Weights) -> list[str]:
+        """The best text of every line; ties go to the hypothesis that stands first."""
+        self.knowledge.check(weights)
+        score = weights.lam * self._log_probs
+        if weights.guided:
+            score = score - (1 - weights.lam) * weights.scale * self._term(weights.distance, self._distance)
+        if weights.lm != "none":
+            score = score + weights.lm_weight * self._term(weights.lm, self._language)
+        if weights.prior_weight:
+            score = score + weights.prior_weight * self._term("prior", self._prior)
+        if weights.length_bonus:
+            score = score + weights.length_bonus * self._term("length", lambda name, domain: len)
+        return [
+            texts[int(np.argmax(score[start : start + len(texts)]))]
+            for texts, start in zip(self.lists.hypotheses, self._starts[:-1], strict=True)
+        ]
+
+    def _term(self, name: str, of_domain: Callable[[str, str | None], Callable[[str], float]]) -> NDArray[np.float64]:
+        """The value of a term for every hypothesis, (hypotheses,)."""
+        if name not in self._terms:
+            value_of = {domain: of_domain(name, domain) for domain in set(self.domains)}
+            lines = zip(self.lists.hypotheses, self.domains, strict=True)
+            self._terms[name] = np.array([value_of[domain](text) for texts, domain in lines for text in texts], float)
+        return self._terms[name]
+
+    def _distance(self, name: str, domain: str | None) -> Callable[[str], float]:
+        return Guidance(self._target(domain), distance=name).distance_of
+
+    def _language(self, name: str, domain: str | None) -> Callable[[str], float]:
+        model = self.knowledge.lm_of(cast(LanguageModel, name), domain)
+        return model.log_prob if model is not None else lambda text: 0.0
+
+    def _prior(self, name: str, domain: str | None) -> Callable[[str], float]:
+        everything = "".join(text for texts in self.lists.hypotheses for text in texts)
+        target = self._target(domain)
+        target = target.covering(target.normalizer(everything))
+        if self.knowledge.prior is None:
+            raise FadaError("prior correction needs the training distribution: give prior, such as targets.overall.")
+        correction = dict(zip(target.symbols, prior_weights(target, self.knowledge.prior), strict=True))
+        return lambda text: sum(correction.get(c, correction.get(OTHER, 0.0)) for c in target.normalizer(text))
+
+    def _target(self, domain: str | None) -> CharDistribution:
+        target = self.knowledge.target_of(domain)
+        if target is None:
+            raise FadaError("guidance and prior correction need a target file: give one with --targets.")
+        return target

@@ -1,0 +1,1 @@
+"""How good a transcription is: edits, error rates per domain, significance, tables."""

@@ -1,0 +1,1 @@
+"""Whole stories: studies, the demo, the tables of the paper, lipograms."""

@@ -1,0 +1,1 @@
+"""Stories without a letter, and the experiment about them."""

@@ -1,0 +1,269 @@
+"""The whole story on one data set: targets, training with and without alignment, tuning, guided decoding, report.
+
+Every step leaves its result in the study's folder and is skipped when it is there, so an interrupted study goes on
+where it stopped.
+"""
+
+import json
+import multiprocessing
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fada.common.files import write_json
+from fada.common.say import console
+from fada.decoding.weights import NO_GUIDANCE, Knowledge, Tuned, Weights, decode_emissions
+from fada.errors import FadaError
+from fada.evaluation.predictions import SCORE_COLUMNS, Systems, SystemsEvaluation, evaluate_systems
+from fada.runs.run import Run, load_run
+from fada.targets.distribution import TargetSet
+from fada.text.normalizer import natural_key
+from fada.tuning.grid import Grid, tune
+
+PathLike = str | os.PathLike[str]
+
+STANDARD, ALIGNED = "standard", "fada-tr"
+PLAIN, GUIDED = "beam", "guided"
+NAMES = {
+    (STANDARD, PLAIN): "standard",
+    (STANDARD, GUIDED): "FADA-GD",
+    (ALIGNED, PLAIN): "FADA-TR",
+    (ALIGNED, GUIDED): "FADA-TR-GD",
+}
+"""What a model and a decoding are called together in the paper."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A finished study: one evaluation per system, tested against the standard model with plain beam search."""
+
+    folder: Path
+    systems: Systems
+    result: SystemsEvaluation
+    tuned: Mapping[str, Tuned]
+    report: Path
+
+    def rows(self) -> list[dict[str, Any]]:
+        """CER in percent with its 95 % interval, one row per domain, one column per system."""
+        domains = sorted({str(domain) for domain in self.systems.domains or ()}, key=natural_key)
+        rows = []
+        for domain in [*domains, "all"]:
+            row: dict[str, Any] = {"domain": domain}
+            for name, evaluation in self.result.evaluations.items():
+                scores = evaluation if domain == "all" else evaluation.per_domain[domain]
+                low, high = scores.intervals.get("cer", (scores.cer, scores.cer))
+                row[name] = f"{scores.cer:.2f} ({low:.2f} to {high:.2f})"
+            rows.append(row)
+        return rows
+
+    def tests(self) -> list[dict[str, Any]]:
+        """Each system against the standard one: change of the CER in points and in percent, with the paired test."""
+        return [
+            {
+                "system": name,
+                "change": comparison.overall["cer"].difference,
+                "relative %": comparison.overall["cer"].relative,
+                "p (Holm)": self.result.p_holm[name],
+            }
+            for name, comparison in self.result.comparisons.items()
+        ]
+
+
+def run_study(
+    data: Sequence[PathLike],
+    out: PathLike,
+    settings: Mapping[str, Any],
+    aligned: Mapping[str, Any],
+    *,
+    jobs: int = 2,
+    grid: Grid | None = None,
+    title: str | None = None,
+) -> Study:
+    """Train twice, tune, decode, evaluate, report.
+
+    Args:
+        data: sources with train, validation and test lines, as ``fada train`` takes them.
+        out: folder of the study.
+        settings: of both trainings (:class:`fada.training.train.TrainSettings`).
+        aligned: what the second training changes, such as ``{"lam": 0.5}``; the first has λ = 1.
+        jobs: trainings at a time, with one thread each if more than one.
+        grid: weights of guided decoding to try on the validation lines.
+        title: of the report.
+    """
+    out = Path(out)
+    shared = {**settings, "data": [str(source) for source in data]}
+    if jobs > 1:
+        shared["threads"] = 1
+    runs = train_all(
+        {STANDARD: {**shared, "lam": 1.0, "out": out / STANDARD}, ALIGNED: {**shared, **aligned, "out": out / ALIGNED}},
+        jobs,
+    )
+    tuned: dict[str, Tuned] = {}
+    texts: dict[str, list[str]] = {}
+    systems: Systems | None = None
+    for name, run in runs.items():
+        tuned[name] = _tuned(run, grid or Grid())
+        decoded = _decode(run, tuned[name])
+        systems = systems or decoded
+        if decoded.ids != systems.ids:
+            raise FadaError(f"{out}: the two models were tested on different lines. Delete the folder and start over.")
+        texts |= {NAMES[name, decoding]: found for decoding, found in decoded.systems.items()}
+    assert systems is not None
+    joined = Systems(systems.ids, systems.references, texts, systems.columns, str(out))
+    joined.save(out / "predictions.parquet")
+    result = evaluate_systems(joined, NAMES[STANDARD, PLAIN])
+    from fada.report.page import write_report
+
+    report = write_report([run.folder for run in runs.values()], out / "report.html", title=title)
+    return Study(out, joined, result, tuned, report.path)
+
+
+def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str | None]) -> list[PathLike]:
+    """Sources that have a test split as they are; others as parquet in `out`, split by page, stratified by domain.
+
+    Args:
+        reading: columns and `domain_from`, as :func:`fada.read_lines` takes them.
+    """
+    from fada.data.line import Line, read_lines, write_parquet
+    from fada.data.published import with_splits
+
+    asked = {"data": [os.path.abspath(source) for source in data], **reading}
+    record = out.with_name("source.json")
+    if (out / "test.parquet").exists():
+        if record.exists() and json.loads(record.read_text(encoding="utf-8")) != asked:
+            raise FadaError(f"{out} holds the lines of another study. Choose another folder, or delete this one.")
+        return [out]
+    lines = read_lines([*data] if len(data) > 1 else data[0], **reading)  # type: ignore[arg-type]
+    if any(line.split == "test" for line in lines.without_media()):
+        return [*data]
+
+    def page_of(line: Line) -> str:
+        page = line.extra.get("page") or line.source.partition("#")[0] or line.id
+        return f"{line.extra.get('manuscript') or ''}/{page}"
+
+    _say("no test split in the data: dividing the pages of each domain into train, validation and test")
+    divided = with_splits(lines, page_of, resplit=True)
+    if not any(line.split == "test" for line in divided.without_media()):
+        raise FadaError(
+            f"{lines.name}: no domain has more than one page, so none can be set aside to test on. "
+            "Add pages, or give the lines a split (train, validation, test), as a column or as folders."
+        )
+    write_parquet(divided, out, licence=lines.licence, citation=lines.citation)
+    write_json(record, asked)
+    for skipped in divided.skipped[:20]:
+        console.print(f"  left out: {skipped}", highlight=False, markup=False)
+    return [out]
+
+
+def demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:
+    """The study of the built-in synthetic set: four domains that differ in their letter frequencies alone."""
+    from fada.data.synthetic.set import make_synthetic
+
+    out = Path(out)
+    lines = out / "lines"
+    if not (lines / "test.parquet").exists():
+        _say("writing lines in eight hands, in four domains that differ in their letter frequencies alone")
+        make_synthetic(**(QUICK_LINES if quick else DEMO_LINES), processes=None).save(lines)
+    settings = {**DEMO_SETTINGS, **(QUICK_SETTINGS if quick else {})}
+    return run_study([lines], out, settings, DEMO_ALIGNED, jobs=jobs, title="Demo: synthetic Greek hands")
+
+
+DEMO_LINES: dict[str, Any] = {"lines": 1690, "height": 48, "noise": 1.5, "seed": 0}
+DEMO_SETTINGS: dict[str, Any] = {
+    "model": "crnn:tiny",
+    "domain_column": "domain",
+    "epochs": 12,
+    "patience": 0,
+    "batch_size": 8,
+    "learning_rate": 4e-3,
+    "augment": 0.5,
+    "seed": 0,
+}
+DEMO_ALIGNED: dict[str, Any] = {
+    "lam": 0.5,
+    "distance": "aligned_w2",
+    "scale": 20.0,
+    "lam_schedule": "warmup",
+    "lam_warmup": 4.0,
+}
+QUICK_LINES: dict[str, Any] = {**DEMO_LINES, "lines": 120}
+QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
+
+
+def _say(text: str) -> None:
+    console.print(f"[bold]{text}[/bold]", highlight=False)
+
+
+def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
+    """Run the trainings that are not finished, several at a time."""
+    from fada.training.train import TrainSettings, refuse_other_settings
+
+    todo = {}
+    for name, values in settings.items():
+        run = Run(Path(values["out"]))
+        if run.finished:
+            refuse_other_settings(TrainSettings.of(values, name), run)
+        else:
+            todo[name] = values
+    if todo:
+        _say(f"training {' and '.join(todo)} (λ = {', '.join(str(values['lam']) for values in todo.values())})")
+    if jobs > 1 and len(todo) > 1:
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            for training in [pool.submit(_train, name, dict(values)) for name, values in todo.items()]:
+                training.result()
+    else:
+        for name, values in todo.items():
+            _train(name, dict(values))
+    return {name: load_run(values["out"]) for name, values in settings.items()}
+
+
+def _train(name: str, values: dict[str, Any]) -> None:
+    from fada.training.train import TrainSettings, train
+
+    resume = (Path(values["out"]) / "config.json").exists()
+    train(TrainSettings.of({**values, "resume": resume}, name))
+
+
+def _tuned(run: Run, grid: Grid) -> Tuned:
+    path = run.folder / "tuned.json"
+    if not path.exists():
+        _say(f"{run.folder.name}: tuning guided decoding on the validation lines")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it is in the evidence, and printed with the result
+            found = tune(run.emissions("validation"), _knowledge(run.targets), grid=grid, lms=(), prior=False)
+        found.save(path)
+    return Tuned.load(path)
+
+
+def _guided_weights(tuned: Tuned) -> Weights:
+    """The best guided setting, also where tuning recommends none: the table shows what guidance does."""
+    if tuned.guided or tuned.evidence is None:
+        return tuned.weights
+    guided = [point for point in tuned.evidence.curve if point.get("lam", NO_GUIDANCE) < NO_GUIDANCE]
+    best = min(guided, key=lambda point: point["error"])
+    return Weights(**{name: best[name] for name in Weights.model_fields if name in best})
+
+
+def _knowledge(targets: TargetSet) -> Knowledge:
+    return Knowledge(targets, targets.overall)
+
+
+def _decode(run: Run, tuned: Tuned) -> Systems:
+    """Plain and guided decoding of the test lines, also written into the run's predictions."""
+    emissions = run.emissions("test")
+    weights = {PLAIN: Weights(beam=tuned.beam), GUIDED: _guided_weights(tuned)}
+    knowledge = _knowledge(run.targets)
+    found = {system: decode_emissions(emissions, chosen, knowledge) for system, chosen in weights.items()}
+    texts = {system: [hypothesis.text for hypothesis in hypotheses] for system, hypotheses in found.items()}
+    domains: Sequence[str | None] = emissions.domains or [None] * len(emissions)
+    decoded = Systems(emissions.ids, list(emissions.references or ()), texts, {"domain": [*domains]}, str(run.folder))
+    scores = {
+        name: {system: [getattr(hypothesis, name) for hypothesis in hypotheses] for system, hypotheses in found.items()}
+        for name in SCORE_COLUMNS
+    }
+    decoded.save(run.folder / "predictions.parquet", scores)
+    return decoded

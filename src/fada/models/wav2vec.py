@@ -1,0 +1,147 @@
+"""Any `*ForCTC` model of transformers over sound: wav2vec 2.0, HuBERT, WavLM and their kin."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoFeatureExtractor, AutoModelForCTC, AutoTokenizer, PreTrainedModel
+
+from fada.common.files import write_json
+from fada.data.line import Line
+from fada.models.crnn import ctc_loss
+from fada.models.recognizer import (
+    CTCRecognizer,
+    NewCharacters,
+    Tagging,
+    characters_of,
+    characters_to_add,
+    padded_labels,
+)
+
+_SYMBOLS = "ctc_symbols.json"
+
+
+class TransformersCTCRecognizer(CTCRecognizer):
+    """A CTC model of transformers with its feature extractor and an alphabet."""
+
+    modality = "audio"
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        features: Any,
+        symbols: Sequence[str],
+        blank: int,
+        tagging: Tagging = "none",
+        domains: Sequence[str] = (),
+    ) -> None:
+        self.model: Any = model
+        self.features = features
+        self.symbols, self.blank = tuple(symbols), blank
+        self.tagging, self.domains = tagging, tuple(domains)
+        self._classes = {symbol: i for i, symbol in enumerate(self.symbols) if symbol and i != blank}
+
+    @classmethod
+    def load(
+        cls,
+        name: str | os.PathLike[str],
+        texts: Sequence[str] = (),
+        new_characters: NewCharacters = "ignore",
+        domains: Sequence[str] = (),
+        tagging: Tagging | None = None,
+    ) -> "TransformersCTCRecognizer":
+        """Read a model from a folder or the hub; one without an alphabet gets that of `texts`."""
+        model = AutoModelForCTC.from_pretrained(name, dtype=torch.float32)
+        features = AutoFeatureExtractor.from_pretrained(name)
+        saved_path = Path(name) / _SYMBOLS
+        saved = json.loads(saved_path.read_text(encoding="utf-8")) if saved_path.is_file() else {}
+        if saved:
+            symbols, blank = saved["symbols"], saved["blank"]
+        else:
+            symbols, blank = _alphabet(name, model, texts)
+        recognizer = cls(model, features, symbols, blank, saved.get("tagging", "none"), saved.get("domains", ()))
+        recognizer._add_characters(texts, new_characters)
+        if tagging is not None and tagging != "none":
+            recognizer.tagging, recognizer.domains = tagging, tuple(domains)
+            recognizer._resize({len(recognizer.symbols) + i: None for i in range(len(domains))})
+        return recognizer
+
+    def prepare(self, line: Line) -> np.ndarray:
+        """(samples,) float32, normalised as the model expects."""
+        samples, rate = line.load_audio()
+        return np.asarray(self.features(samples, sampling_rate=rate, return_tensors="np")["input_values"][0])
+
+    def encode(self, text: str, domain: str | None = None) -> list[int]:
+        """Classes of the characters, the domain's tag before them; a character without a class is left out."""
+        tag = [len(self.symbols) + self.domains.index(str(domain))] if self.tagging != "none" else []
+        return tag + [self._classes[character] for character in text if character in self._classes]
+
+    def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Samples, mask and labels."""
+        values = nn.utils.rnn.pad_sequence([torch.from_numpy(array) for array in arrays], batch_first=True)
+        lengths = torch.tensor([len(array) for array in arrays])
+        mask = (torch.arange(values.shape[1]) < lengths[:, None]).long()
+        inputs = {"input_values": values, "attention_mask": mask}
+        return inputs if labels is None else {**inputs, "labels": padded_labels(labels)}
+
+    def frames(self, outputs: Any, inputs: dict[str, Tensor]) -> Tensor:
+        """Frames that the convolutions leave of each recording."""
+        return self.model._get_feat_extract_output_lengths(inputs["attention_mask"].sum(-1))
+
+    def task_loss(self, model: nn.Module, inputs: dict[str, Tensor]) -> tuple[Tensor, Any]:
+        """CTC loss per character, as for the C-RNN, whatever the model's own configuration says."""
+        labels = inputs["labels"]
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+        return ctc_loss(outputs.logits, self.frames(outputs, inputs), labels, self.blank), outputs
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write model, feature extractor and alphabet."""
+        self.model.save_pretrained(folder)
+        self.features.save_pretrained(folder)
+        saved = {"blank": self.blank, "tagging": self.tagging, "domains": list(self.domains)}
+        write_json(Path(folder) / _SYMBOLS, {**saved, "symbols": list(self.symbols)})
+
+    def _add_characters(self, texts: Iterable[str], policy: NewCharacters) -> None:
+        missing = sorted({c for text in texts for c in text} - set(self._classes))
+        new = characters_to_add(missing, policy, "the model's alphabet")
+        if not new:
+            return
+        sources = {
+            len(self.symbols) + i: self._classes.get(c.swapcase(), self._classes.get(c.lower()))
+            for i, c in enumerate(new)
+        }
+        self.symbols = (*self.symbols, *new)
+        self._classes |= {c: self.symbols.index(c) for c in new}
+        self._resize(sources)
+
+    def _resize(self, sources: dict[int, int | None]) -> None:
+        """Add rows to the output layer, each a copy of another class's or the mean of all."""
+        old: nn.Linear = self.model.lm_head
+        new = nn.Linear(old.in_features, old.out_features + len(sources))
+        with torch.no_grad():
+            for table, source in ((new.weight, old.weight), (new.bias, old.bias)):
+                table[: old.out_features] = source
+                for row, donor in sources.items():
+                    table[row] = source.mean(0) if donor is None else source[donor]
+        self.model.lm_head = new
+        self.model.config.vocab_size = new.out_features
+
+
+def _alphabet(name: str | os.PathLike[str], model: PreTrainedModel, texts: Sequence[str]) -> tuple[list[str], int]:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, TypeError, KeyError):
+        symbols = ["", *characters_of(texts)]
+        model.lm_head = nn.Linear(model.lm_head.in_features, len(symbols))
+        model.config.vocab_size, model.config.pad_token_id = len(symbols), 0
+        return symbols, 0
+    delimiter = getattr(tokenizer, "word_delimiter_token", None)
+    special = set(tokenizer.all_special_tokens) - {delimiter}
+    tokens = tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size)))
+    symbols = ["" if t is None or t in special else " " if t == delimiter else t for t in tokens]
+    return symbols, int(tokenizer.pad_token_id)

@@ -1,0 +1,243 @@
+"""The report: one self-contained HTML file about one or more runs. It loads nothing, sends nothing, opens from disk.
+
+Everything that comes from data (texts, names, settings) enters the page through an escaping template or through text
+nodes, and a content security policy allows the page's own script and style by their hashes alone.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from fada._version import __version__
+from fada.common.files import write_text
+from fada.errors import FadaError
+from fada.evaluation.table import FORMATS, write_tables
+from fada.report import images, sections
+from fada.report.comparison import DataSet, data_sets
+from fada.report.lines import LineList
+from fada.report.paper_tables import paper_tables
+from fada.runs.groups import RunResults, flatten, load_runs
+from fada.text.normalizer import sign
+
+MAX_BYTES = 5_000_000
+"""Size of the file, by default."""
+
+# The run's own way of reading, so that lines are read as they were in training.
+_READING = ("text_column", "image_column", "domain_column", "domain_from")
+_LINE_SHARE = 0.55  # of the size, at most, for the texts of the lines; images take what is left
+
+
+@dataclass(frozen=True)
+class Written:
+    """What :func:`write_report` made: the file, its size in bytes, and what had to be left out."""
+
+    path: Path
+    size: int
+    lines: int
+    images: int
+    notes: tuple[str, ...]
+    tables: tuple[Path, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**vars(self), "path": str(self.path), "tables": [str(path) for path in self.tables]}
+
+
+def write_report(
+    runs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+    baseline: str | None = None,
+    compared: str | None = None,
+    with_images: bool = True,
+    max_bytes: int = MAX_BYTES,
+    resamples: int = 2000,
+    tables: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Written:
+    """Write the report of one or several run folders.
+
+    Args:
+        runs: run folders; runs that differ in the seed alone are averaged.
+        out: the HTML file; by default ``report.html`` in the folder of a single run, or here for several.
+        data: where the line images are (see :func:`fada.read_lines`); by default what the configuration names.
+        title: the heading; by default made of data set and model.
+        baseline, compared: the two systems to put side by side; by default plain and guided decoding.
+        with_images: embed line images.
+        max_bytes: size of the file: image quality, then the number of images, then of listed lines are fitted to it.
+        resamples: for intervals and tests.
+        tables: also write the paper's tables into this folder, as HTML, Markdown, LaTeX and CSV.
+        options: how texts are compared: `average`, `units`, `normalization` of :func:`fada.evaluate`.
+    """
+    results = load_runs(runs, **options)
+    sets = data_sets(results, baseline, compared)
+    if out is None:
+        out = results[0].folder / "report.html" if len(results) == 1 else "report.html"
+    path = Path(out)
+    listed = LineList(sets, options)
+    context = _context(results, sets, listed, title, options, resamples)
+    shell = len(_render(context, "").encode("utf-8"))
+    exports = {table.name: {ending: table.to_format(ending) for ending in FORMATS} for table in context["tables"]}
+    budget = max_bytes - shell - len(script_json(exports).encode("utf-8"))
+    listed.fit(int(budget * _LINE_SHARE))
+    if with_images:
+        spare = budget - len(script_json(listed.payload()).encode("utf-8")) - 40 * len(listed.kept) - 2000
+        _embed_images(listed, results, data, spare, context)
+    context["line_notes"] = listed.notes
+    page = _render(context, script_json({**listed.payload(), "exports": exports}))
+    write_text(path, page)
+    written = write_tables(context["tables"], tables) if tables else []
+    return Written(
+        path, len(page.encode("utf-8")), len(listed.kept), len(listed.images), tuple(listed.notes), tuple(written)
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON that can stand inside a ``<script>`` element: no markup can begin in it, and no number is NaN."""
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _context(
+    runs: Sequence[RunResults],
+    sets: Sequence[DataSet],
+    listed: LineList,
+    title: str | None,
+    options: dict[str, Any],
+    resamples: int,
+) -> dict[str, Any]:
+    models = list(dict.fromkeys(run.model for run in runs))
+    names = dict.fromkeys(data_set.source for data_set in sets)
+    seeds = [run.seed for run in runs if run.seed is not None]
+    licences = dict.fromkeys(str(text) for run in runs if (text := run.setting("licence")))
+    kicker = [
+        "Text recognition report",
+        f"{len(runs)} runs" if len(runs) > 1 else runs[0].name,
+        f"{listed.total:,} lines",
+        f"{len(listed.domains)} domains" if len(listed.domains) > 1 else "",
+    ]
+    facts = [
+        ("fada", __version__),
+        ("Runs made with", ", ".join(dict.fromkeys(_version(run) for run in runs))),
+        ("Data", ", ".join(dict.fromkeys(", ".join(run.data_source) or run.dataset for run in runs))),
+        ("Lines", ", ".join(dict.fromkeys(_lines_of(run) for run in runs))),
+        ("Licence of the data", ", ".join(licences) or "not recorded"),
+        ("Model", ", ".join(models)),
+        ("Seeds", ", ".join(map(str, dict.fromkeys(seeds))) or "not recorded"),
+        ("Intervals and tests", f"{resamples:,} resamples of lines, seed 0"),
+    ]
+    return {
+        "title": title or f"{', '.join(names)}: {', '.join(models)}",
+        "version": __version__,
+        "kicker": " · ".join(filter(None, kicker)),
+        "sets": [sections.view(i, s, listed, options, resamples) for i, s in enumerate(sets)],
+        "any_pair": not all(data_set.single for data_set in sets),
+        "tuning": sections.tuning_figures(runs),
+        "learning": sections.learning_figures(runs, sets),
+        "tables": paper_tables(runs),
+        "facts": facts,
+        "citations": list(dict.fromkeys(str(text) for run in runs if (text := run.setting("citation")))),
+        "runs": [
+            {"name": str(run.folder), "settings": [(k, _shown(v)) for k, v in flatten(run.config)]} for run in runs
+        ],
+        "line_notes": [],
+    }
+
+
+def _embed_images(
+    listed: LineList,
+    runs: Sequence[RunResults],
+    data: str | os.PathLike[str] | None,
+    budget: int,
+    context: dict[str, Any],
+) -> None:
+    """Fill `listed` with images, the budget shared by the data sets in proportion to their lines."""
+    lines = {name: listed.wanted(name) for name in dict.fromkeys(listed.sources)}
+    for name, wanted in lines.items():
+        run = next((run for run in runs if run.dataset == name and run.data_source), None)
+        if (data is None and run is None) or not wanted:
+            listed.notes.append("Images are left out: the runs do not record where the lines are. Give it with --data.")
+            continue
+        try:
+            found = images.collect(
+                data or (run.data_source if run else ""),
+                wanted,
+                budget * len(wanted) // sum(map(len, lines.values())),
+                **{column: run.setting(column) for column in _READING if run and run.setting(column)},
+            )
+        except FadaError as error:
+            if data is not None:
+                raise
+            listed.notes.append(f"Images are left out: {error}")
+            continue
+        listed.images.update({(name, line_id): image for line_id, image in found.images.items()})
+        listed.notes.extend([found.note] if found.note else [])
+        if found.licence and ("Licence of the data", "not recorded") in context["facts"]:
+            at = context["facts"].index(("Licence of the data", "not recorded"))
+            context["facts"][at] = ("Licence of the data", found.licence)
+        if found.citation and not context["citations"]:
+            context["citations"] = [found.citation]
+
+
+def _render(context: dict[str, Any], data: str) -> str:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters |= {
+        "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
+        "pvalue": sections.p_value,
+        "visible": sign,
+    }
+    parts = {
+        name: resources.files(__package__).joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS
+    }
+    return environment.from_string(parts["html"]).render(
+        **context,
+        style=Markup(parts["css"]),
+        script=Markup(parts["js"]),
+        style_hash=_hash(parts["css"]),
+        script_hash=_hash(parts["js"]),
+        data=Markup(data),
+    )
+
+
+ENDINGS = ("html", "css", "js")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _lines_of(run: RunResults) -> str:
+    if run.validated_only:
+        return "validation lines, on which the best epoch was chosen: there were no test lines"
+    return "test lines" if "test" in run.metrics else "of a kind that is not recorded"
+
+
+def _version(run: RunResults) -> str:
+    version = run.setting("fada_version")
+    return f"fada {version}" if isinstance(version, str) else "version not recorded"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

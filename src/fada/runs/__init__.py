@@ -1,0 +1,1 @@
+"""Run folders: what a training left behind, and everything needed to repeat it."""

@@ -1,0 +1,92 @@
+"""A run folder: everything that a training left behind, and everything needed to repeat it."""
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fada.errors import FadaError
+from fada.targets.distribution import TargetSet
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from fada.decoding.emissions import Emissions
+    from fada.models.recognizer import Recognizer
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, opened: ``fada.load_run("runs/x").recognizer.transcribe(lines)``."""
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Settings, version, seed, data, licence, citation."""
+        return self._json("config.json")
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """`history` per epoch, `test`, times; read anew each time, for a run that is still going."""
+        return self._json("metrics.json")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training came to its end."""
+        return (self.folder / "metrics.json").is_file() and "seconds" in self.metrics
+
+    @cached_property
+    def targets(self) -> TargetSet:
+        """The character distributions of the domains."""
+        return TargetSet.load(self.folder / "targets.json")
+
+    @cached_property
+    def predictions(self) -> "pyarrow.Table":
+        """One row for each line and system."""
+        import pyarrow.parquet
+
+        path = self._existing("predictions.parquet")
+        try:
+            return pyarrow.parquet.read_table(path)
+        except pyarrow.ArrowInvalid as error:
+            raise FadaError(f"{path}: not a readable parquet table ({error}). Train again into a new folder.") from None
+
+    @cached_property
+    def recognizer(self) -> "Recognizer":
+        """The trained model."""
+        from fada.models.registry import load_recognizer
+
+        return load_recognizer(self._existing("model"))
+
+    def emissions(self, split: str = "test") -> "Emissions":
+        """Stored log-probabilities of `validation` or `test` (CTC models)."""
+        from fada.decoding.emissions import Emissions
+
+        return Emissions.load(self._existing(f"emissions/{split}.npz"))
+
+    def _existing(self, name: str) -> Path:
+        path = self.folder / name
+        if not path.exists():
+            why = "the run has not finished. Continue it with --resume."
+            if name != "metrics.json" and self.finished:
+                why = "the run has none. It may have had no lines of that kind, or be of a model without emissions."
+            raise FadaError(f"{path} does not exist: {why}")
+        return path
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self._existing(name)
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise FadaError(f"{path}: not readable as JSON ({error}). Train again into a new folder.") from None
+
+
+def load_run(folder: str | os.PathLike[str]) -> Run:
+    """Open a run folder."""
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise FadaError(f"{folder}: no config.json here, expected a run folder made by `fada train`.")
+    return Run(folder)

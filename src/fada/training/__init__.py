@@ -1,0 +1,1 @@
+"""Training a recogniser, with or without alignment to its targets."""

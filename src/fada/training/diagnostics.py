@@ -1,0 +1,105 @@
+"""How hard the two terms of the loss pull on a network: measured while it trains, or on a finished run.
+
+Both terms reach the weights through the network's output, so their gradients there, (batch, time, classes), can be
+compared whatever the network: their norms say how strong each pull is, their cosine whether they pull the same way.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fada.data.line import Line
+from fada.runs.run import load_run
+
+if TYPE_CHECKING:
+    from fada.models.recognizer import Recognizer
+
+DISTANCES = ("sorted_w2", "aligned_w2")
+NAMES = ("task_loss", "alignment", "task_gradient", "alignment_gradient", "cosine")
+"""What is measured: both terms (the alignment without scale), their gradient norms at the output, their cosine."""
+
+
+def pull(task_loss: Tensor, alignment: Tensor, outputs: Tensor, scale: float = 1.0) -> Tensor:
+    """(5,) float32, in the order of :data:`NAMES`; the graph of both terms is kept.
+
+    Args:
+        task_loss, alignment: scalars, means over the lines of the batch; `alignment` includes `scale`.
+        outputs: (batch, time, classes), what both were computed from.
+    """
+    task, align = (torch.autograd.grad(term, outputs, retain_graph=True)[0].float() for term in (task_loss, alignment))
+    norms = task.norm(), align.norm()
+    cosine = (task * align).sum() / (norms[0] * norms[1]).clamp_min(torch.finfo(torch.float32).tiny)
+    scale = scale or 1.0
+    terms = task_loss.detach().float(), alignment.detach().float() / scale, norms[0], norms[1] / scale, cosine
+    return torch.stack([term.to(outputs.device) for term in terms])
+
+
+def named(sums: Sequence[float], batches: float) -> dict[str, float]:
+    """Means with their names, from sums over batches."""
+    return {**{name: float(total) / batches for name, total in zip(NAMES, sums, strict=True)}, "batches": int(batches)}
+
+
+def alignment_diagnostics(
+    run_folder: str | os.PathLike[str],
+    lines: int = 64,
+    *,
+    data: Sequence[str] | None = None,
+    distances: Sequence[str] = DISTANCES,
+) -> dict[str, Any]:
+    """Why alignment moves a finished model, or does not: both terms and their gradients on its validation lines.
+
+    Args:
+        run_folder: of `fada train`.
+        lines: so many validation lines, evenly spaced among those whose characters the model knows; batches are as
+            large as in training.
+        data: where the lines are now, if not where the run found them.
+        distances: measured one after the other on the same lines, without scale.
+
+    Returns:
+        ``settings`` (λ, distance and scale of the training), ``lines``, and under each distance the means of
+        :data:`NAMES` with ``pull_at_half``, the ratio of alignment to task gradient: what λ = 0.5 at scale 1 weighs
+        against each other. A scale of its inverse makes both pull equally hard.
+    """
+    from fada.training.lines import LineDataset, evenly
+    from fada.training.train import read_splits, settings_of
+
+    run = load_run(run_folder)
+    settings = settings_of(run, data)
+    recognizer = run.recognizer
+    chosen = evenly([line for line in read_splits(settings).validation if _can_write(recognizer, line)], lines)
+    recognizer.model.eval()
+    dataset = LineDataset(recognizer, chosen, run.targets.domains)
+    losses = {
+        name: recognizer.alignment_loss(run.targets, distance=name).to(recognizer.model.device) for name in distances
+    }
+    sums = {name: np.zeros(len(NAMES)) for name in distances}
+    batches = 0
+    for start in range(0, len(dataset), settings.batch_size):
+        items = [dataset[i] for i in range(start, min(start + settings.batch_size, len(dataset)))]
+        inputs = recognizer.to_device(dataset.collate(items))
+        domains = inputs.pop("domains")
+        task, outputs = recognizer.task_loss(recognizer.model, inputs)
+        scores, extent = recognizer.alignment_inputs(outputs, inputs)
+        for name, loss in losses.items():
+            sums[name] += pull(task, loss.alignment(scores, extent, domains), outputs.logits).cpu().numpy()
+        batches += 1
+    measured = {name: named(total.tolist(), batches) for name, total in sums.items()}
+    return {
+        "settings": {name: getattr(settings, name) for name in ("lam", "distance", "scale", "pool")},
+        "lines": len(dataset),
+        **{
+            name: {**values, "pull_at_half": values["alignment_gradient"] / max(values["task_gradient"], 1e-30)}
+            for name, values in measured.items()
+        },
+    }
+
+
+def _can_write(recognizer: "Recognizer", line: Line) -> bool:
+    """Whether the model has a class for every character of the line; without, there is no task loss."""
+    from fada.models.recognizer import CTCRecognizer
+
+    return not isinstance(recognizer, CTCRecognizer) or set(str(line.text)) <= set(recognizer.symbols)

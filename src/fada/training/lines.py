@@ -1,0 +1,285 @@
+"""Lines on their way into training: splits, a cache of prepared arrays, batches of similar width."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from fada.common.files import replacing
+from fada.common.say import console, track
+from fada.data.augment import Augment
+from fada.data.line import Line
+from fada.data.source import SPLIT_NAMES
+from fada.errors import FadaError
+from fada.models.recognizer import Recognizer
+from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The lines to learn from, to choose the best epoch on, and to report on."""
+
+    train: list[Line]
+    validation: list[Line]
+    test: list[Line]
+    licence: str | None = None
+    citation: str | None = None
+
+    def domains(self) -> tuple[str, ...]:
+        """Domains of the training lines, sorted."""
+        return tuple(sorted({str(line.domain) for line in self.train}))
+
+    def training_texts(self) -> dict[str, list[str]]:
+        """The training text of every domain."""
+        texts: dict[str, list[str]] = {domain: [] for domain in self.domains()}
+        for line in self.train:
+            texts[str(line.domain)].append(str(line.text))
+        return texts
+
+
+def split_lines(lines: Iterable[Line], validation_share: float, seed: int) -> dict[str, list[Line]]:
+    """Sort lines into train, validation and test by their `split`; hold some out if nothing is there to validate on.
+
+    A line is held out by a hash of its id and the seed, so that adding lines moves no other line.
+    """
+    parts: dict[str, list[Line]] = {"train": [], "validation": [], "test": []}
+    for line in lines:
+        name = (line.split or "train").lower()
+        if name not in SPLIT_NAMES:
+            raise FadaError(f"{line.source}: split {name!r}, expected one of {', '.join(SPLIT_NAMES)}.")
+        parts[SPLIT_NAMES[name]].append(line)
+    if not parts["validation"]:
+        kept: list[Line] = []
+        for line in parts["train"]:
+            digest = hashlib.sha256(f"{seed}\0{line.id}".encode()).digest()
+            held_out = int.from_bytes(digest[:8], "big") / 2**64 < validation_share
+            (parts["validation"] if held_out else kept).append(line)
+        if not parts["validation"] and len(kept) > 1:
+            parts["validation"].append(kept.pop())
+        parts["train"] = kept
+    return parts
+
+
+def evenly(lines: Sequence[Line], count: int) -> list[Line]:
+    """At most `count` of the lines, evenly spaced."""
+    if count >= len(lines):
+        return list(lines)
+    return [lines[i] for i in np.linspace(0, len(lines) - 1, count).round().astype(int)]
+
+
+def check_lines(splits: Splits) -> None:
+    """Refuse lines that cannot be trained on, before any time is spent: each case with what to do."""
+    if not splits.train:
+        raise FadaError("no lines to train on. Check the data source, its text column and its splits.")
+    if not splits.validation:
+        raise FadaError(
+            f"{len(splits.train)} training lines and none to choose the best epoch on. Add lines, or give --validation."
+        )
+    missing = [line for line in splits.train if not line.domain]
+    if len(missing) == len(splits.train):
+        console.print("no line has a domain (--domain-column, --domain-from): all of them count as one")
+    elif missing:
+        raise FadaError(
+            f"{missing[0].source or missing[0].id}: no domain, while other lines have one "
+            f"({len(missing)} of {len(splits.train)} training lines lack it). Fill the column, or drop the lines."
+        )
+
+
+def check_domains(splits: Splits, known: Sequence[str]) -> None:
+    """Refuse lines of a domain whose character frequencies nothing tells; `known` are the domains with a target."""
+    for name, lines in (("training", splits.train), ("validation", splits.validation), ("test", splits.test)):
+        unknown = sorted({str(line.domain) for line in lines} - set(known))
+        if unknown:
+            raise FadaError(
+                f"the domain {unknown[0]!r} occurs in the {name} lines but has no target: nothing tells its character "
+                f"frequencies (known, from the training lines or the target file: {', '.join(sorted(known))}). "
+                "Give a target file that has it (--targets), or leave these lines out."
+            )
+
+
+class LineDataset(Dataset[dict[str, Any]]):
+    """Prepared lines with labels; augmentation is a function of seed, epoch and index alone.
+
+    A line whose image or sound cannot be read is left out; `left_out` has its id and the reason.
+
+    Args:
+        recognizer: prepares and encodes.
+        lines: with text.
+        domains: names, in the order of their indices.
+        augment: None for validation and test.
+        cache_bytes: prepared arrays kept in memory; the rest is prepared anew each time.
+    """
+
+    def __init__(
+        self,
+        recognizer: Recognizer,
+        lines: Sequence[Line],
+        domains: Sequence[str],
+        augment: Augment | None = None,
+        cache_bytes: int = 2 * 2**30,
+    ) -> None:
+        self.recognizer, self.augment = recognizer, augment
+        self.epoch = 0
+        self.lines: list[Line] = []
+        self.left_out: dict[str, str] = {}
+        self._domain_index = {domain: i for i, domain in enumerate(domains)}
+        self._cache: dict[int, np.ndarray] = {}
+        self._cache_left = cache_bytes
+        widths = [width for line in track(lines, "preparing lines") if (width := self._add(line)) is not None]
+        if len(set(widths)) == 1:  # of one size for the network: what differs is the text
+            widths = [len(recognizer.encode(str(line.text), line.domain)) for line in self.lines]
+        self.sizes = np.array(widths)
+
+    def _add(self, line: Line) -> int | None:
+        """Take a line in and tell its width; None if it cannot be read."""
+        self.lines.append(line)
+        try:
+            return self.array(len(self.lines) - 1).shape[-1]
+        except UnfitLine:
+            raise
+        except FadaError as error:
+            self.lines.pop()
+            self.left_out[line.id] = str(error)
+            return None
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        array = self.array(index)
+        if self.augment is not None:
+            array = self.recognizer.augmented(array, self.augment, self.epoch, index)
+        line = self.lines[index]
+        labels = self.recognizer.encode(str(line.text), line.domain)
+        return {"array": array, "labels": labels, "domain": self._domain_index[str(line.domain)]}
+
+    def array(self, index: int) -> np.ndarray:
+        """The prepared line, from memory if it is there."""
+        if index in self._cache:
+            return self._cache[index]
+        array = self.recognizer.prepare(self.lines[index])
+        if array.nbytes <= self._cache_left:
+            self._cache_left -= array.nbytes
+            self._cache[index] = array
+        return array
+
+    def inputs(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Network input of a batch."""
+        return self.recognizer.collate(arrays, labels)
+
+    def collate(self, items: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """Network input plus `domains`, the index of each line's domain."""
+        inputs = self.inputs([item["array"] for item in items], [item["labels"] for item in items])
+        return {**inputs, "domains": torch.tensor([item["domain"] for item in items])}
+
+    def batches(self, batch_size: int) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+        """Indices and network input without labels, widest first, so that little is padded."""
+        order = np.argsort(-self.sizes, kind="stable")
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size].tolist()
+            yield chosen, self.recognizer.to_device(self.inputs([self.array(i) for i in chosen]))
+
+
+class EncodedDataset(LineDataset):
+    """Lines as the output of an encoder that does not change: it is run once for each line, not once an epoch.
+
+    Args:
+        recognizer: with an encoder and a decoder.
+        lines, domains: as in :class:`LineDataset`.
+        folder: keeps the states in a file that runs with the same encoder and the same lines share; None: in memory.
+        dtype: float16 halves the space; what it rounds is far below what the decoder notices.
+    """
+
+    recognizer: Seq2SeqRecognizer
+
+    def __init__(
+        self,
+        recognizer: Seq2SeqRecognizer,
+        lines: Sequence[Line],
+        domains: Sequence[str],
+        folder: Path | None = None,
+        dtype: type[np.floating[Any]] = np.float16,
+        batch_size: int = 8,
+    ) -> None:
+        self.states: np.ndarray | None = None
+        super().__init__(recognizer, lines, domains)
+        if folder is None or not self.lines:
+            self.states = self._encoded(batch_size, dtype)
+        else:
+            path = folder / f"{self._fingerprint(dtype)}.npy"
+            if not path.exists():
+                with replacing(path) as temporary, temporary.open("wb") as stream:
+                    np.save(stream, self._encoded(batch_size, dtype))
+            self.states = np.load(path, mmap_mode="r")
+        self._cache.clear()
+
+    def array(self, index: int) -> np.ndarray:
+        """(positions, size): what the encoder makes of the line."""
+        return super().array(index) if self.states is None else self.states[index]
+
+    def inputs(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Network input of a batch, the encoder's output instead of what it would see."""
+        return super().inputs(arrays, labels) if self.states is None else self.recognizer.collate_states(arrays, labels)
+
+    def _encoded(self, batch_size: int, dtype: type[np.floating[Any]]) -> np.ndarray:
+        """(lines, positions, size)."""
+        self.recognizer.model.eval()
+        states = np.empty(0, dtype)
+        with torch.inference_mode():
+            for start in track(range(0, len(self), batch_size), "running the encoder"):
+                chosen = range(start, min(start + batch_size, len(self)))
+                inputs = self.recognizer.to_device(self.inputs([self.array(i) for i in chosen]))
+                found = self.recognizer.encoder_states(inputs).float().cpu().numpy()
+                if not start:
+                    states = np.empty((len(self), *found.shape[1:]), dtype)
+                states[start : chosen.stop] = found
+        return states
+
+    def _fingerprint(self, dtype: type[np.floating[Any]]) -> str:
+        """Changes with the encoder's weights and with the lines."""
+        digest = hashlib.blake2b(np.dtype(dtype).str.encode(), digest_size=12)
+        for name, weight in self.recognizer.model.get_encoder().state_dict().items():
+            digest.update(name.encode())
+            digest.update(weight.detach().cpu().contiguous().numpy().data)
+        for index in range(len(self)):
+            digest.update(np.ascontiguousarray(self.array(index)).data)
+        return digest.hexdigest()
+
+
+def tell_left_out(dataset: LineDataset, split: str) -> None:
+    """Print what could not be read; nothing left to train on is an error."""
+    if not dataset.left_out:
+        return
+    told = "; ".join(list(dataset.left_out.values())[:3])
+    if not dataset.lines and split == "train":
+        raise FadaError(f"none of the {len(dataset.left_out)} training lines can be read, such as: {told}")
+    console.print(f"{len(dataset.left_out)} {split} lines left out, such as: {told}", highlight=False, markup=False)
+
+
+class WidthSampler(Sampler[int]):
+    """Random order in which lines of similar width follow each other.
+
+    The order is made in blocks of `block` lines, the global batch: it depends on the seed and the epoch of the data
+    set only, so any number of processes that share a batch see the same batches.
+    """
+
+    def __init__(self, dataset: LineDataset, block: int, seed: int) -> None:
+        self.dataset, self.block, self.seed = dataset, block, seed
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __iter__(self) -> Iterator[int]:
+        rng = np.random.default_rng((self.seed, self.dataset.epoch))
+        sizes = self.dataset.sizes * rng.uniform(0.9, 1.1, len(self.dataset))
+        order = np.argsort(sizes, kind="stable")
+        blocks = [order[start : start + self.block] for start in range(0, len(order), self.block)]
+        last = [blocks.pop()] if len(blocks[-1]) < self.block else []  # in the middle it would shift the rest
+        rng.shuffle(blocks)
+        return iter(np.concatenate([*blocks, *last]).tolist())

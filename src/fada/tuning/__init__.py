@@ -1,0 +1,1 @@
+"""Weights of the score, chosen on validation lines."""

@@ -1,0 +1,231 @@
+"""Stored emissions, and `fada decode` on them."""
+
+import csv
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.emissions import Emissions, domains_of_lines, read_symbols
+from fada.decoding.lm import CharNgram
+from fada.errors import FadaError
+from fada.targets.distribution import TargetSet
+from tests.support.emission_sets import make_emissions, training_texts
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("emissions")
+    make_emissions(0, 6).save(folder / "e.npz")
+    TargetSet.from_texts(training_texts()).save(folder / "targets.json")
+    CharNgram.train([t for lines in training_texts().values() for t in lines], 3).save(folder / "lm.npz")
+    return folder
+
+
+def fada(*arguments: object) -> tuple[int, str]:
+    """Run the command line as `fada` does: (exit code, what it said)."""
+    from fada.cli import app
+
+    result = CliRunner().invoke(app, ["decode", *map(str, arguments)])
+    if isinstance(result.exception, FadaError):
+        return 2, str(result.exception)
+    return result.exit_code, result.output
+
+
+def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
+    data = make_emissions(1, 3)
+    data.save(tmp_path / "some" / "e.npz")
+    again = Emissions.load(tmp_path / "some" / "e.npz")
+    assert (again.ids, again.symbols, again.blank) == (data.ids, data.symbols, data.blank)
+    assert (again.domains, again.references) == (data.domains, data.references)
+    assert all(np.array_equal(a, b) for a, b in zip(again.log_probs, data.log_probs, strict=True))
+
+
+def test_two_models_in_one_folder_keep_their_own_classes(tmp_path: Path) -> None:
+    scores = [np.zeros((1, 3), np.float32)]
+    for name, symbols, blank in (("a", ("", "a", "b\0"), 0), ("b", ("x", "y", ""), 2)):
+        Emissions(["1"], scores, symbols, blank).save(tmp_path / f"{name}.npz")
+    first, second = (Emissions.load(tmp_path / f"{name}.npz") for name in "ab")
+    assert (first.symbols, first.blank) == (("", "a", "b\0"), 0)
+    assert (second.symbols, second.blank) == (("x", "y", ""), 2)
+    assert read_symbols(tmp_path / "symbols.json")[0] == first.symbols
+    assert read_symbols(tmp_path / "b.symbols.json")[0] == second.symbols
+    with pytest.raises(FadaError, match="Leave --symbols out"):
+        Emissions.load(tmp_path / "b.npz", tmp_path / "symbols.json")
+
+
+def test_a_packed_file_without_classes_takes_those_beside_it(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", ids=np.array(["1"]), lengths=np.array([2]), log_probs=np.zeros((2, 2)))
+    (tmp_path / "symbols.json").write_text('["a", ""]', encoding="utf-8")
+    assert Emissions.load(tmp_path / "e.npz", blank=1).symbols == ("a", "")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), st.integers(0, 3)),
+        unique_by=lambda x: x[0],
+    )
+)
+def test_any_ids_and_lengths_survive_storage(tmp_path_factory: pytest.TempPathFactory, lines: list) -> None:
+    path = tmp_path_factory.mktemp("e") / "e.npz"
+    data = Emissions([i for i, _ in lines], [np.zeros((n, 2), np.float32) for _, n in lines], ("", "a"))
+    data.save(path)
+    again = Emissions.load(path)
+    assert again.ids == data.ids
+    assert [len(x) for x in again.log_probs] == [n for _, n in lines]
+    assert again.domains is None
+
+
+def test_one_array_per_line_is_read_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", **{"page1 line/2": np.zeros((3, 2)), "x": np.zeros((0, 2))})
+    (tmp_path / "classes.json").write_text('["a", ""]', encoding="utf-8")
+    data = Emissions.load(tmp_path / "e.npz", tmp_path / "classes.json", blank=1)
+    assert data.ids == ["page1 line/2", "x"]
+    assert data.blank == 1
+    assert data.log_probs[0].dtype == np.float32
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", x=np.array([{"evil": 1}], dtype=object))
+    (tmp_path / "symbols.json").write_text('["", "a"]', encoding="utf-8")
+    with pytest.raises(FadaError, match="pickled objects"):
+        Emissions.load(tmp_path / "e.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("[1, 2]", "list of strings"), ("{", "not a JSON file"), ('{"symbols": ["a"], "blank": 4}', "blank is 4")],
+)
+def test_symbols_that_make_no_sense_are_refused(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "symbols.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(FadaError, match=message):
+        read_symbols(path)
+
+
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FadaError, match="expected \\(frames, 2\\)"):
+        Emissions(["a"], [np.zeros((3, 5))], ("", "a"))
+    with pytest.raises(FadaError, match="stands twice"):
+        Emissions(["a", "a"], [np.zeros((1, 2))] * 2, ("", "a"))
+    (tmp_path / "symbols.json").write_text('["", "a"]', encoding="utf-8")
+    for content in (b"", b"PK\x03\x04 broken"):
+        (tmp_path / "e.npz").write_bytes(content)
+        with pytest.raises(FadaError, match=r"e\.npz"):
+            Emissions.load(tmp_path / "e.npz")
+    np.savez(tmp_path / "e.npz", ids=np.array(["a"]), lengths=np.array([7]), log_probs=np.zeros((3, 2)))
+    with pytest.raises(FadaError, match="damaged"):
+        Emissions.load(tmp_path / "e.npz")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2000), st.integers(1, 255))
+def test_a_damaged_byte_is_noticed_or_harmless(tmp_path_factory: pytest.TempPathFactory, at: int, change: int) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged" / "e.npz"
+    make_emissions(1, 1).save(path)
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= change
+    path.write_bytes(data)
+    with suppress(FadaError):
+        Emissions.load(path)
+
+
+def test_domains_come_from_one_place(tmp_path: Path) -> None:
+    data = make_emissions(2, 1)
+    assert domains_of_lines(data) == ["12", "13"]
+    assert domains_of_lines(data, domain="14") == ["14", "14"]
+    table = tmp_path / "domains.tsv"
+    table.write_text("id\tdomain\nline-1\t12\nline-0\t13\n", encoding="utf-8")
+    assert domains_of_lines(data, table=table) == ["13", "12"]
+    table.write_text("line-0\t13\n", encoding="utf-8")
+    with pytest.raises(FadaError, match="no domain for the line 'line-1'"):
+        domains_of_lines(data, table=table)
+    table.write_text("line-0 13\n", encoding="utf-8")
+    with pytest.raises(FadaError, match="line 1: 'line-0 13', expected an id and a domain"):
+        domains_of_lines(data, table=table)
+    with pytest.raises(FadaError, match="one of the two"):
+        domains_of_lines(data, "12", table)
+
+
+def test_decode_guides_each_line_to_its_domain(stored: Path) -> None:
+    code, said = fada(
+        stored / "e.npz", "--symbols", stored / "symbols.json", "--targets", stored / "targets.json", "--lam", 0.2,
+        "--scale", 30, "--distance", "aligned_w2", "--beam", 7, "--nbest", 2, "--out", stored / "out.tsv",
+    )  # fmt: skip
+    assert (code, said.split(":")[0]) == (0, "12 lines decoded")
+    with open(stored / "out.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    data, targets = Emissions.load(stored / "e.npz"), TargetSet.load(stored / "targets.json")
+    decoder = CTCBeamDecoder(data.symbols, beam_size=7, lam=0.2, scale=30, distance="aligned_w2")
+    expected = decoder.decode_batch(data.log_probs, [targets[d] for d in data.domains or []], nbest=2)
+    assert [row["text"] for row in rows] == [h.text for line in expected for h in line]
+    assert [float(row["score"]) for row in rows] == pytest.approx([h.score for x in expected for h in x], abs=1e-6)
+    assert [row["rank"] for row in rows] == ["1", "2"] * 12
+
+
+def test_decode_writes_jsonl_with_alignment_and_plain_text(stored: Path) -> None:
+    path = stored / "out.jsonl"
+    options = ["--targets", stored / "targets.json", "--domain", "13", "--lm", stored / "lm.npz", "--lm-weight", 0.3]
+    code, _ = fada(stored / "e.npz", *options, "--prior-weight", 0.5, "--length-bonus", 0.2, "--alignment", "-o", path)
+    assert code == 0
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 12
+    assert {row["domain"] for row in rows} == {"13"}
+    assert all(len(row["frames"]) == len(row["confidences"]) == len(row["text"]) for row in rows)
+    code, _ = fada(stored / "e.npz", "--forbidden", "ab", "--out", stored / "out.txt")
+    lines = (stored / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert code == 0
+    assert len(lines) == 12
+    assert not set("".join(lines)) & set("ab")
+
+
+def test_decode_prints_to_the_terminal_without_out(stored: Path) -> None:
+    code, said = fada(stored / "e.npz")
+    assert code == 0
+    assert said.splitlines()[0].split("\t")[:4] == ["id", "domain", "rank", "text"]
+    assert len(said.splitlines()) == 13
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--targets", "targets.json", "--domain", "99"], "no domain '99'"),
+        (["--domain", "12"], "without --targets"),
+        (["--out", "out.docx"], "unknown ending"),
+        (["--alignment"], "--alignment needs"),
+        (["--symbols", "missing.json"], "missing.json"),
+        (["--targets", "targets.json", "--distance", "w2"], "cannot guide a decoder"),
+    ],
+)
+def test_decode_says_what_is_wrong(stored: Path, options: list[str], message: str) -> None:
+    options = [str(stored / o) if o.endswith((".json", ".docx")) else o for o in options]
+    code, said = fada(stored / "e.npz", *options)
+    assert code == 2
+    assert message in said
+
+
+def test_the_command_exits_with_two_and_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from fada.cli import main; main()", "decode", str(tmp_path / "none.npz")]
+    result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert result.returncode == 2
+    assert "none.npz: no such file" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_lines_can_be_put_into_another_order():
+    scores = [np.zeros((n, 2), np.float32) for n in (1, 2, 3)]
+    emissions = Emissions(["a", "b", "c"], scores, ("-", "x"), 0, ["13", "14", "13"], list("xyz"))
+    part = emissions.ordered(["c", "a"])
+    assert (part.ids, part.domains, part.references) == (["c", "a"], ["13", "13"], ["z", "x"])
+    assert [len(found) for found in part.log_probs] == [3, 1]
+    with pytest.raises(FadaError, match="'d'"):
+        emissions.ordered(["d"])

@@ -1,0 +1,269 @@
+"""Language models against textbook formulas; prior correction."""
+
+import gzip
+import json
+import math
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fada.decoding.lm import CharNgram, automaton_step, prior_weights
+from fada.errors import FadaError
+from fada.targets.distribution import OTHER, CharDistribution
+from fada.text.normalizer import TextNormalizer
+
+LINES = ["abracadabra", "a barbarian", "cab", "", "abba é"]
+SMOOTHINGS = ["witten-bell", "kneser-ney"]
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("order", [1, 2, 3, 6])
+@pytest.mark.parametrize("context", ["", "a", "ab", "zq", "barbarian", "é", "a b"])
+def test_probabilities_sum_to_one_in_any_context(smoothing: str, order: int, context: str) -> None:
+    model = CharNgram.train(LINES, order, smoothing)
+    after = model.distribution(context)
+    assert sum(after.values()) == pytest.approx(1)
+    assert min(after.values()) > 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.text("abé \u0301", max_size=8), min_size=1, max_size=6), st.text("abcé", max_size=4), st.integers(1, 5)
+)
+def test_any_training_text_gives_a_distribution(lines: list[str], context: str, order: int) -> None:
+    if not any(lines):
+        with pytest.raises(FadaError, match="no text"):
+            CharNgram.train(lines, order)
+        return
+    for smoothing in SMOOTHINGS:
+        model = CharNgram.train(lines, order, smoothing)
+        assert sum(model.distribution(context).values()) == pytest.approx(1)
+        assert math.isfinite(model.log_prob(context, end=True))
+
+
+def witten_bell(lines: list[str], order: int, context: str, character: str) -> float:
+    """The recursion of the textbook, from counts of tuples; "^" starts a line and "$" ends it."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for line in lines:
+        marked = ("^", *line, "$")
+        for end in range(1, len(marked)):
+            for n in range(1, order + 1):
+                if end - n + 1 >= 0:
+                    counts[marked[end - n + 1 : end + 1]] += 1
+    vocabulary = {c for line in lines for c in line}
+
+    def p(history: tuple[str, ...], c: str) -> float:
+        lower = p(history[1:], c) if history else 1 / (len(vocabulary) + 2)
+        followers = {gram: k for gram, k in counts.items() if gram[:-1] == history}
+        if not followers:
+            return lower
+        return (counts[(*history, c)] + len(followers) * lower) / (sum(followers.values()) + len(followers))
+
+    return p(
+        ("^", *context)[len(context) + 1 - (order - 1) :] if order <= len(context) + 1 else ("^", *context), character
+    )
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_witten_bell_is_the_textbook_recursion(order: int) -> None:
+    model = CharNgram.train(LINES, order)
+    for context in ["", "a", "ab", "xa", "abrac"]:
+        for character in "abcé ":
+            expected = witten_bell(LINES, order, context, character)
+            found = model.log_prob(context + character) - model.log_prob(context)
+            assert math.exp(found) == pytest.approx(expected), (context, character)
+
+
+def test_kneser_ney_lower_orders_count_contexts_not_occurrences() -> None:
+    # "q" always follows "x": frequent, but it continues one context only.
+    lines = ["xq" * 20, "ab", "cb", "db", "eb"]
+    model = CharNgram.train(lines, 2, "kneser-ney")
+    after_unknown = model.distribution("\u2603")
+    assert after_unknown["b"] > after_unknown["q"]
+    assert CharNgram.train(lines, 2).distribution("\u2603")["b"] < CharNgram.train(lines, 2).distribution("\u2603")["q"]
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_longer_contexts_predict_better(smoothing: str) -> None:
+    rng = np.random.default_rng(0)
+    words = ["et", "in", "principio", "erat", "verbum", "deus", "apud"]
+    train, test = ([" ".join(rng.choice(words, 8)) for _ in range(n)] for n in (300, 50))
+    perplexities = [CharNgram.train(train, order, smoothing).perplexity(test) for order in (1, 2, 4)]
+    assert perplexities[0] > perplexities[1] > perplexities[2]
+
+
+def test_training_a_hundred_thousand_characters_is_quick() -> None:
+    rng = np.random.default_rng(1)
+    lines = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz     "), 50)) for _ in range(2000)]
+    started = time.process_time()
+    CharNgram.train(lines, 6, "kneser-ney")
+    assert time.process_time() - started < 4
+
+
+def test_mixture_is_linear_in_probabilities_and_sums_to_one() -> None:
+    a, b = CharNgram.train(["aab"], 3), CharNgram.train(["zzza"], 2, "kneser-ney")
+    mixed = a.interpolate(b, 0.25)
+    assert mixed.vocabulary == ("a", "b", "z")
+    assert sum(mixed.distribution("az").values()) == pytest.approx(1)
+    expected = 0.75 * math.exp(a.log_prob("a")) + 0.25 * math.exp(b.log_prob("a"))
+    assert math.exp(mixed.log_prob("a")) == pytest.approx(expected)
+    assert a.interpolate(b, 0).log_prob("ab") == pytest.approx(a.log_prob("ab"))
+    three = mixed.interpolate(CharNgram.uniform("xy"), 0.5)
+    assert sum(three.distribution("a").values()) == pytest.approx(1)
+
+
+def test_an_automaton_over_symbols_is_the_model_over_their_text() -> None:
+    model = CharNgram.train(LINES, 4).interpolate(CharNgram.train(["cabbage"], 3), 0.4)
+    symbols = ["<blank>", "ab", "", "r", "\u2603", "é", "a"]
+    arrays, ceiling = model.automaton(symbols, blank=0)
+    states, reached = arrays.start.copy(), arrays.start.copy()
+    text, total = "", 0.0
+    for c in [1, 3, 6, 2, 4, 5, 1, 6]:
+        step = automaton_step(arrays, states, c, reached)
+        assert step <= ceiling[c] + 1e-12
+        states[:] = reached
+        total += step
+        text += symbols[c]
+        assert total == pytest.approx(model.log_prob(text))
+
+
+def test_the_normaliser_is_applied_to_training_text() -> None:
+    model = CharNgram.train(["É"], 1, normalizer=TextNormalizer(form="NFD"))
+    assert model.vocabulary == ("e", "\u0301")
+    assert CharNgram.train(["a"], 1, vocabulary="xyz").vocabulary == ("a", "x", "y", "z")
+
+
+def test_a_saved_model_is_read_back_without_pickle(tmp_path: Path) -> None:
+    model = CharNgram.train(LINES, 3).interpolate(CharNgram.train(["zebra"], 2), 0.3)
+    path = tmp_path / "lm.npz"
+    model.save(path)
+    assert CharNgram.load(path).log_prob("abra zé☃", end=True) == model.log_prob("abra zé☃", end=True)
+
+
+def test_damaged_models_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lm.npz"
+    with pytest.raises(FadaError, match="no such file"):
+        CharNgram.load(path)
+    path.write_bytes(b"PK not a zip")
+    with pytest.raises(FadaError, match="not a language model"):
+        CharNgram.load(path)
+    np.savez(path, header=np.array(json.dumps({"format": "other"})))
+    with pytest.raises(FadaError, match="format 'other'"):
+        CharNgram.load(path)
+    CharNgram.train(["ab"], 2).save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["target_0"] = arrays["target_0"] + 1000
+    np.savez(path, **arrays)
+    with pytest.raises(FadaError, match="do not fit together"):
+        CharNgram.load(path)
+
+
+ARPA = """
+\\data\\
+ngram 1=6
+ngram 2=4
+
+\\1-grams:
+-1.0\t<unk>
+-99\t<s>\t-0.5
+-0.9\t</s>
+-0.7\ta\t-0.3
+-0.8\tb\t-0.2
+-0.6\t<space>
+
+\\2-grams:
+-0.2\t<s> a
+-0.4\ta b
+-0.5\tb <space>
+-0.3\tb </s>
+
+\\end\\
+"""
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_arpa_file_is_read_as_it_says(tmp_path: Path, compressed: bool) -> None:
+    path = tmp_path / ("lm.arpa.gz" if compressed else "lm.arpa")
+    path.write_bytes(gzip.compress(ARPA.encode()) if compressed else ARPA.encode())
+    model = CharNgram.from_arpa(path)
+    assert model.vocabulary == (" ", "a", "b")
+    ten = math.log(10)
+    assert model.log_prob("ab ") == pytest.approx(ten * (-0.2 - 0.4 - 0.5))
+    assert model.log_prob("b") == pytest.approx(ten * (-0.5 - 0.8))
+    assert model.log_prob("aa") == pytest.approx(ten * (-0.2 - 0.3 - 0.7))
+    assert model.log_prob("a☃") == pytest.approx(ten * (-0.2 - 0.3 - 1.0))
+    assert model.log_prob("ab", end=True) == pytest.approx(ten * (-0.2 - 0.4 - 0.3))
+
+
+def test_what_is_not_a_character_arpa_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lm.arpa"
+    for content, message in [
+        ("nothing here", "no n-grams"),
+        ("\\1-grams:\n-1.0\thello\n", "'hello' is not a single character"),
+        ("\\1-grams:\nminus\ta\n", "line 2"),
+    ]:
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(FadaError, match=message):
+            CharNgram.from_arpa(path)
+    with pytest.raises(FadaError, match="cannot be read"):
+        CharNgram.from_arpa(tmp_path / "missing.arpa")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"order": 0}, "order is 0"),
+        ({"smoothing": "laplace"}, "smoothing is 'laplace'"),
+        ({"texts": "one string"}, "one string"),
+    ],
+)
+def test_impossible_training_is_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(FadaError, match=message):
+        CharNgram.train(**{"texts": ["a"], **arguments})
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
+def test_a_model_file_cut_off_is_refused_in_a_sentence(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "lm.npz"
+    CharNgram.train(["a"], 2).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(FadaError, match=r"lm\.npz: not a language model"):
+        CharNgram.load(path)
+
+
+def test_impossible_mixtures_are_refused() -> None:
+    with pytest.raises(FadaError, match="weight is 2"):
+        CharNgram.train(["a"], 1).interpolate(CharNgram.train(["a"], 1), 2)
+    with pytest.raises(FadaError, match="no text"):
+        CharNgram.train(["a"], 1).perplexity([])
+
+
+def test_prior_correction_is_the_log_ratio_of_frequencies() -> None:
+    target = CharDistribution(("a", "b", "c"), np.array([8, 1, 1]))
+    train = CharDistribution(("a", "b", "c"), np.array([50, 25, 25]))
+    assert prior_weights(target, train) == pytest.approx(np.log([0.8 / 0.5, 0.1 / 0.25, 0.1 / 0.25]))
+
+
+def test_prior_correction_stays_finite_and_silent_about_the_unseen() -> None:
+    target = CharDistribution(("a", "b", "c", "d", OTHER), np.array([9, 0, 0, 1, 0]))
+    train = CharDistribution(("a", "b", "e"), np.array([500, 499, 1]))
+    weights = prior_weights(target, train)
+    assert np.isfinite(weights).all()
+    assert weights[1] == pytest.approx(math.log(0.05 / 0.499))
+    assert weights[2] == 0
+    assert weights[3] > 0
+    assert weights[4] == pytest.approx(0)
+
+
+def test_prior_correction_wants_one_normaliser() -> None:
+    with pytest.raises(FadaError, match="another normaliser"):
+        prior_weights(
+            CharDistribution.from_texts(["a"]), CharDistribution.from_texts(["a"], TextNormalizer(case="keep"))
+        )

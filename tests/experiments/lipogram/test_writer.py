@@ -1,0 +1,410 @@
+"""Lipograms: the mask never fails, words and texts are whole, the experiment resumes, mistakes are explained."""
+
+import json
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.errors import FadaError
+from fada.experiments.lipogram.effects import expected_effects
+from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe, compared, read_topics
+from fada.experiments.lipogram.readability import unknown_words
+from fada.experiments.lipogram.words import KnownWords, Lexicon, Plausible
+from fada.experiments.lipogram.writer import (
+    DEVELOPMENT_TOPICS,
+    TOPICS,
+    LipogramWriter,
+    Story,
+    continue_prompt,
+    focused_target,
+    forbidden_characters,
+    lipogram_target,
+    load_language_model,
+    measure,
+    parse_story,
+    violating_words,
+)
+from fada.targets.distribution import OTHER, CharDistribution, TargetSet
+from fada.text.tokens import TokenTable
+from tests.support import tiny_models as tiny
+
+CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} A: {% endif %}"
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    """A random model with a byte-level tokenizer and no chat template, as a folder."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = tiny.byte_level_tokenizer(tiny.ENGLISH * 3, 400)
+    tiny.llama(len(tokenizer), sharpness=4.0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(model_folder):
+    return load_language_model(str(model_folder))
+
+
+def writer(loaded, **options):
+    return LipogramWriter(*loaded, **({"max_new_tokens": 24, "min_new_tokens": 8, "style": "continue"} | options))
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("letter", ["a", "e"])
+def test_masked_modes_never_violate_and_end_with_a_sentence(loaded, letter, sample):
+    own = CharDistribution.from_texts([tiny.ENGLISH])
+    for mode, target in (("hard", None), ("soft+hard", lipogram_target(own, letter)), ("soft+hard", None)):
+        stories, _ = writer(loaded, sample=sample, num_beams=3).write(
+            ["a dog at the park", "rain"], {letter}, mode, target, seed=3
+        )
+        figures = measure(stories, {letter})
+        assert figures["outputs"] == figures["words"] == 0.0
+        assert figures["complete"] == 100.0
+        assert all(story.text for story in stories)
+
+
+def test_soft_guidance_lowers_the_share_of_the_letter(loaded):
+    topics = list(DEVELOPMENT_TOPICS[:10])
+    plain, _ = writer(loaded, sample=True, max_new_tokens=40).write(topics, {"e"}, "plain", seed=1)
+    soft, timing = writer(loaded, sample=True, max_new_tokens=40, scale=20_000.0).write(topics, {"e"}, "soft", seed=1)
+
+    def share(stories):
+        return CharDistribution.from_texts(s.text for s in stories).frequency("e")
+
+    assert share(soft) < 0.7 * share(plain)
+    assert 0 < timing.guidance_seconds < timing.seconds
+    assert all(story.distance is not None for story in soft)
+    assert all(story.distance is None for story in plain)
+
+
+def test_rates_are_approached_from_both_sides(loaded):
+    realised = []
+    for rate in (0.02, 0.2):
+        w = writer(loaded, sample=True, max_new_tokens=50, min_new_tokens=40, scale=3000.0, warmup=20.0)
+        stories, _ = w.write(list(DEVELOPMENT_TOPICS[:10]), {"e"}, "soft", focused_target({"e": rate}))
+        realised.append(CharDistribution.from_texts(s.text for s in stories).frequency("e"))
+    assert realised[0] == pytest.approx(0.02, abs=0.02)
+    assert realised[1] > 3 * realised[0]
+
+
+def test_sampling_repeats_with_its_seed_and_beam_search_needs_none(loaded):
+    def texts(seed, **options):
+        stories, _ = writer(loaded, **options).write(["a cat"], {"e"}, "plain", seed=seed)
+        return [story.text for story in stories]
+
+    assert texts(1, sample=True) == texts(1, sample=True) != texts(2, sample=True)
+    assert texts(1, num_beams=3) == texts(2, num_beams=3)
+
+
+class TestKnownWords:
+    """The look-ahead, on a vocabulary of characters where every step can be told."""
+
+    tokenizer = tiny.character_tokenizer("the ious.ng!")
+    table = TokenTable.from_tokenizer(tokenizer)
+
+    def after(self, text, probabilities=None, budget=40, forbidden="e"):
+        """The tokens still possible after `text`, with their scores."""
+        ids = [1, *(self.tokenizer.convert_tokens_to_ids(c) for c in text)]
+        logits = torch.full((1, len(self.tokenizer)), 1e-4).log()
+        for name, p in (probabilities or {}).items():
+            logits[0, self.tokenizer.convert_tokens_to_ids(name)] = torch.tensor(p).log()
+        rules = KnownWords(self.tokenizer, self.table, forbidden, [2], 1, budget)
+        out = rules(torch.tensor([ids]), logits)[0]
+        return {name: float(out[i]) for name, i in self.tokenizer.get_vocab().items() if torch.isfinite(out[i])}
+
+    def test_a_word_goes_on_as_a_known_word_without_the_letter_can(self):
+        possible = self.after("th")
+        assert {"i", "u"} <= set(possible) <= {"i", "u", "o"}
+
+    def test_a_word_may_end_only_where_it_is_one(self):
+        assert {" ", "."} <= set(self.after("this"))
+        assert not {" ", "."} & set(self.after("nothi"))
+
+    def test_a_beginning_is_worth_the_share_of_its_words_that_may_be_written(self):
+        free, without = self.after("", forbidden="o"), self.after("", forbidden="e")
+        assert without["t"] < free["t"]
+        assert without["i"] > without["t"]
+
+    def test_a_text_ends_only_after_a_sentence(self):
+        assert "</s>" not in self.after("this", {" ": 0.5, "</s>": 0.4})
+        assert "</s>" in self.after("this.", {" ": 0.5, "</s>": 0.4})
+
+    def test_late_in_the_budget_a_finished_sentence_is_the_end(self):
+        assert set(self.after("this.", {" ": 0.9}, budget=6)) == {"</s>"}
+
+    def test_towards_the_end_a_sentence_ends_more_and_more_readily(self):
+        scores = [self.after("this", budget=budget)["."] for budget in (44, 40, 36)]
+        assert scores == sorted(scores)
+        early, later = (self.after("this is this is this" + " is" * n, budget=42)["."] for n in (0, 6))
+        assert later > early
+
+    def test_no_word_begins_that_cannot_be_finished_and_the_last_token_but_one_closes_the_sentence(self):
+        assert not set(self.after("this ", budget=8)) & set("t")
+        assert set(self.after("this", {" ": 0.9}, budget=6)) == {".", "!"}
+
+    def test_after_a_number_no_word_begins_but_an_ordinal_may_end(self):
+        tokenizer = tiny.byte_level_tokenizer("on the 19th of this month " * 9, 400)
+        rules = KnownWords(tokenizer, TokenTable.from_tokenizer(tokenizer), "e", [2], 0, 40)
+        out = rules(torch.tensor([tokenizer(" on 19")["input_ids"]]), torch.zeros(1, len(tokenizer)))[0]
+        assert torch.isfinite(out[tokenizer.convert_tokens_to_ids("th")])
+        assert not torch.isfinite(out[tokenizer.convert_tokens_to_ids("o")])
+
+    def test_rules_that_leave_nothing_are_dropped(self):
+        tokenizer = tiny.character_tokenizer("ab")
+        b = tokenizer.convert_tokens_to_ids("b")
+        rules = KnownWords(tokenizer, TokenTable.from_tokenizer(tokenizer), "a", [2], 1, 4)
+        out = rules(torch.tensor([[1, b, b, b]]), torch.zeros(1, len(tokenizer)))
+        assert torch.isfinite(out[0, b])
+
+    def test_every_spelling_in_the_lexicon_is_the_word_it_stands_for(self):
+        tokenizer = tiny.byte_level_tokenizer(tiny.ENGLISH * 3, 400)
+        table = TokenTable.from_tokenizer(tokenizer)
+        lexicon = Lexicon.of(tokenizer, table, {"garden": 0.2, "don't": 0.1, "naïve": 0.05})
+        written = {text for text, _, _ in lexicon.spellings}
+        assert {text.strip() for text in written} == {"garden", "Garden", "don't", "Don't", "naïve", "Naïve"}
+        assert all(table.join(tokens).decode() == text for text, tokens, _ in lexicon.spellings)
+
+
+def test_masked_stories_have_no_unknown_words(loaded):
+    stories, _ = writer(loaded, sample=True).write(list(DEVELOPMENT_TOPICS[:6]), {"e"}, "hard", seed=5)
+    assert not [word for story in stories for word in unknown_words(story.text)]
+
+
+def test_improbable_tokens_are_left_out():
+    scores = torch.tensor([[2.0, 1.0, -7.0, -9.0, -torch.inf]])
+    assert Plausible(10.0)(torch.zeros(1, 1), scores).tolist() == [[0.0, -1.0, -9.0, -torch.inf, -torch.inf]]
+
+
+def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded):
+    w = writer(loaded, sample=True, max_new_tokens=30)
+    stories, _ = w.write(list(DEVELOPMENT_TOPICS[:5]), {"e"}, "plain", seed=2)
+    nothing, weak, strong = expected_effects(w, stories, {"e"}, [0.0, 5_000.0, 50_000.0])
+    assert nothing["tokens"] == pytest.approx(0, abs=1e-5)
+    assert nothing["perplexity"] == pytest.approx(1)
+    assert strong["tokens"] < weak["tokens"] < -5
+    assert strong["perplexity"] > 1
+
+
+def test_cells_are_compared_topic_by_topic():
+    def cell(*texts, loss):
+        stories = [{"topic": str(i), "text": t, "log_prob": -loss * 10, "tokens": 10} for i, t in enumerate(texts)]
+        return {"letter": "e", "stories": stories}
+
+    plain, soft = cell("the big tree", "we see it", loss=1.0), cell("the big oak", "we got it", loss=1.1)
+    found = compared([soft], [plain])
+    assert found["words"] == pytest.approx(-50)
+    assert found["perplexity"] == pytest.approx(2.718281828**0.1)
+    assert found["words_se"] == pytest.approx(0)
+    assert found["perplexity_se"] == pytest.approx(0)
+    assert "words" not in compared([plain], [cell("oak", "no", loss=1.0)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "story"),
+    [
+        ('{"Story": "A dog ran."}', "A dog ran."),
+        ('Sure!\n```json\n{\n  "Story": "A dog\nran."\n}\n```\nI avoided it.', "A dog\nran."),
+        ('{"Story": "A dog ran', "A dog ran"),
+        ('{"Story": "A "big" dog ran."}', 'A "big" dog ran.'),
+        ("{'story': \"A dog.\", }", "A dog."),
+        ('{"Title": {"a": 1}, "STORY ": "Up.", "Why": "because"}', "Up."),
+        ("A dog ran.", "A dog ran."),
+        ('{"Story": "He said \\"go\\"."', 'He said "go".'),
+        ("", ""),
+    ],
+)
+def test_stories_are_found_in_imperfect_json(answer, story):
+    assert parse_story(answer) == story
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(max_size=60))
+def test_any_story_survives_json_and_no_answer_raises(text):
+    assert parse_story(json.dumps({"Story": text})) == text.strip()
+    assert parse_story("Here:\n" + json.dumps({"Story": text}, ensure_ascii=False) + "\nDone.") == text.strip()
+    parse_story(text)
+
+
+def test_forbidden_letters_with_their_accents_on_request():
+    assert forbidden_characters("E") == {"e"}
+    assert forbidden_characters("a, e") == {"a", "e"}
+    assert {"é", "è", "ê", "ë", "ē", "ẽ"} <= forbidden_characters("e", accents=True)
+    assert "á" not in forbidden_characters("e", accents=True)
+    assert {"ά", "ἄ", "α"} <= forbidden_characters("α", accents=True)
+    assert violating_words("Thé cat, ÉTÉ", forbidden_characters("e", accents=True)) == ["Thé", "ÉTÉ"]
+    assert violating_words("Thé cat, ÉTÉ", {"e"}) == []
+
+
+def test_targets_for_lipograms_and_rates():
+    own = CharDistribution.from_texts([tiny.ENGLISH])
+    target = lipogram_target(own, "e")
+    assert target.frequency("e") == 0.0
+    assert target.frequencies.sum() == pytest.approx(1)
+    focused = focused_target({"e": 0.05})
+    assert focused.symbols == ("e", OTHER)
+    assert focused.frequency("e") == pytest.approx(0.05)
+    with pytest.raises(FadaError, match="nothing to avoid"):
+        lipogram_target(own, "ж")
+    with pytest.raises(FadaError, match="less than 1"):
+        focused_target({"e": 1.0})
+
+
+def test_figures_of_stories_are_what_their_names_say():
+    stories = [Story("t", "The cat sat. A cat sat.", -6.0, 3), Story("t", "Dogs run", -2.0, 1)]
+    figures = measure(stories, {"e"})
+    assert figures["outputs"] == 50.0
+    assert figures["words"] == pytest.approx(100 / 8)
+    assert figures["perplexity"] == pytest.approx(2.718281828**2)
+    assert figures["length"] == 4.0
+    assert figures["complete"] == 50.0
+    assert figures["unknown"] == 0.0
+    assert measure([Story("t", "A waltlld dog", -1.0, 1)], {"e"})["unknown"] == pytest.approx(100 / 3)
+    assert measure([], {"e"})["outputs"] == 0.0
+
+
+def test_thirty_topics_and_none_of_them_is_used_for_tuning():
+    assert len(set(TOPICS)) == len(set(DEVELOPMENT_TOPICS)) == 30
+    assert not set(TOPICS) & set(DEVELOPMENT_TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--topic", "a dog", "--forbid", "7"], "not a letter"),
+        (["--topic", "a dog", "--forbid", "ж"], "nothing to avoid"),
+        (["--topic", "a dog", "--forbid", "aeiou", "--mode", "hard"], "words in the model's vocabulary"),
+        (["--topic", "a dog", "--language", "tlh"], "no list of words"),
+        (["--topic", "a dog", "--style", "short"], "chat template"),
+        (["--topics", "{empty}"], "no topic in it"),
+        (["--topics", "{missing}"], "no such file"),
+        ([], "nothing to write about"),
+        (["--topic", " "], "empty topic"),
+        (["--topic", "a dog", "--model", "{empty}"], "not a language model"),
+        (["--recipe", "{missing}"], "needs --out"),
+        (["--recipe", "{missing}", "--out", "{out}"], "no such recipe"),
+        (["--recipe", "{bad}", "--out", "{out}"], "colour"),
+    ],
+)
+def test_mistakes_are_answered_with_a_reason(model_folder, tmp_path, arguments, message):
+    (tmp_path / "empty").write_text("\n# only a comment\n", encoding="utf-8")
+    (tmp_path / "bad").write_text("colour: red\n", encoding="utf-8")
+    places = {name: str(tmp_path / name) for name in ("empty", "missing", "bad", "out")}
+    filled = [argument.format(**places) for argument in arguments]
+    model = [] if "--model" in filled else ["--model", str(model_folder)]
+    style = [] if "--style" in filled else ["--style", "continue"]
+    result = CliRunner().invoke(app, ["lipogram", *model, *style, "--tokens", "8", *filled])
+    assert isinstance(result.exception, FadaError)
+    assert message in str(result.exception)
+
+
+def test_a_story_from_the_command_line(model_folder):
+    options = [
+        "--model",
+        str(model_folder),
+        "--style",
+        "continue",
+        "--tokens",
+        "16",
+        "--beams",
+        "2",
+        "--json",
+        "--mode",
+        "hard",
+    ]
+    result = CliRunner().invoke(app, ["lipogram", "--forbid", "e", "--topic", "a dog", *options])
+    assert result.exit_code == 0, result.output
+    [row] = json.loads(result.stdout)
+    assert row["violating words"] == "none"
+    assert "e" not in row["story"].lower()
+
+
+def test_generating_towards_a_target_file(model_folder, tmp_path):
+    TargetSet.from_texts({"1": [tiny.ENGLISH], "2": ["zzz"]}).save(tmp_path / "targets.json")
+    options = ["--model", str(model_folder), "--targets", str(tmp_path / "targets.json"), "--domain", "1", "--json"]
+    result = CliRunner().invoke(app, ["generate", "The dog", *options, "--tokens", "8", "--nbest", "2", "--beams", "3"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert len(rows) == 2
+    assert rows[0]["score"] == pytest.approx(0.5 * rows[0]["log_prob"] - 0.5 * rows[0]["distance"], abs=1e-4)
+
+
+def test_an_empty_prompt_is_refused(loaded):
+    with pytest.raises(FadaError, match="prompt is empty"):
+        continue_prompt(*loaded, " ", CharDistribution.from_texts(["ab"]))
+
+
+def test_chat_models_are_instructed_and_their_json_is_closed(loaded):
+    _, tokenizer = loaded
+    tokenizer.chat_template = CHAT
+    try:
+        w = writer(loaded, style="json", num_beams=2)
+        prompt = w.prompt("a dog", "e")
+        assert "a dog" in prompt
+        assert '"e"' in prompt
+        assert prompt.endswith('{"Story": "')
+        closing = {w.table.pieces[i] for i in w.end_tokens}
+        assert b'"' in closing
+        assert not any(re.search(rb"[a-z]", piece) for piece in closing)
+        [story], _ = w.write(["a dog"], {"e"}, "hard")
+        assert not violating_words(story.text, {"e"})
+    finally:
+        tokenizer.chat_template = None
+
+
+RECIPE = """
+model: {model}
+letters: [e]
+variants: [plain, soft, paper, hard, soft+hard]
+topics: [a dog, a cat]
+searches: [{{sample: true, seeds: [0, 1]}}, {{sample: false, num_beams: 2}}]
+tuned_scales: [5000, 10000]
+rates: {{e: [0.5]}}
+author: Nevermore, quoth the raven.
+max_new_tokens: 12
+min_new_tokens: 4
+style: continue
+"""
+
+
+def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE.format(model=model_folder), encoding="utf-8")
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["lipogram", "--recipe", str(path), "--out", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert {row["variant"] for row in rows} == {"plain", "soft", "paper", "hard", "soft+hard"}
+    assert all(row["words"] == 0 for row in rows if "hard" in row["variant"])
+    files = sorted((out / "stories").iterdir())
+    assert len(files) == 5 * 3 + 3 * 2
+    before = {file.name: file.stat().st_mtime_ns for file in files}
+    gone = files[3]
+    text = json.loads(gone.read_text(encoding="utf-8"))["stories"]
+    gone.unlink()
+    summary = Experiment(LipogramRecipe.load(path), out).run()
+    assert json.loads(gone.read_text(encoding="utf-8"))["stories"] == text
+    after = {file.name: file.stat().st_mtime_ns for file in files}
+    assert {name for name in before if before[name] != after[name]} == {gone.name}
+    assert summary["cells"] == {"done": 21, "planned": 21}
+    assert summary["tuning"]["chosen"]["e"] in (5000, 10000)
+    assert [row["factor"] for row in summary["rates"]] == [None, 0.5]
+    assert summary["rates"][1]["requested"] > 0
+    assert [row["mode"] for row in summary["author"]] == ["plain", "soft"]
+    soft = next(row for row in summary["rows"] if row["variant"] == "soft")
+    assert soft["against_plain"]["words"] < 0
+    table = (out / "table.md").read_text(encoding="utf-8")
+    assert "| e | soft+hard |" in table
+    assert "| e | soft+hard | hard |" in table
+    with pytest.raises(FadaError, match="other settings"):
+        Experiment(LipogramRecipe.load(path).quick(), out)
+
+
+def test_topics_are_read_from_a_file(tmp_path):
+    (tmp_path / "topics.txt").write_text("a dog\n\n# no\na cat \n", encoding="utf-8")
+    assert read_topics(tmp_path / "topics.txt") == ("a dog", "a cat")

@@ -1,0 +1,161 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.data.synthetic.set import make_synthetic
+from fada.errors import FadaError
+from fada.evaluation.predictions import Systems
+from fada.evaluation.scores import score_lines
+from fada.experiments.document import document, load_results
+from fada.experiments.reproduce import Recipe, examples, recipes_of, reproduce
+from fada.training.train import TrainSettings
+
+REPOSITORY = Path(__file__).parents[2]
+RECIPES = sorted((REPOSITORY / "recipes").glob("main-*.yaml"))
+ROW = {
+    "title": "Test row",
+    "dataset": "Synthetic",
+    "model": "C-RNN",
+    "published": {"standard": [9.71, 31.58], "FADA-TR-GD": [8.31, 27.08]},
+    "differences": "Everything.",
+    "train": {"data": ["nowhere"], "domain_column": "domain", "model": "crnn:tiny", "epochs": 1, "patience": 0},
+    "arms": {"standard": {"lam": 1.0}, "fada-tr": {"lam": [0.3, 0.5], "distance": "sorted_w2"}},
+    "clusters": ["page"],
+    "seeds": [1, 2],
+    "guided_lams": [0.3, 0.7],
+    "ours": {"lm_order": 3, "tuning_beam": 3, "beam": 4, "adapt": {"epochs": 1, "patience": 0, "batch_size": 8}},
+}
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A recipe run with two seeds, in steps: first the standard arm alone, then everything."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    make_synthetic(lines=48, domains=2, height=32, noise=0.5, seed=0).save(folder / "lines")
+    file = folder / "main-test.yaml"
+    file.write_text(yaml.safe_dump(ROW), encoding="utf-8")
+    places = {"runs": folder / "runs", "results": folder / "results", "jobs": 1}
+    reproduce(file, str(folder / "lines"), seeds=[1], arms=["standard"], **places)
+    first = json.loads((folder / "results" / "main-test" / "1.json").read_text(encoding="utf-8"))
+    reproduce(file, str(folder / "lines"), **places)
+    return folder, first
+
+
+def result_of(folder, seed):
+    return json.loads((folder / "results" / "main-test" / f"{seed}.json").read_text(encoding="utf-8"))
+
+
+def test_arms_can_be_trained_one_after_the_other(reproduced):
+    folder, first = reproduced
+    assert set(first["systems"]) == {"standard", "FADA-GD"}
+    assert set(result_of(folder, 1)["systems"]) == {"standard", "FADA-GD", "FADA-TR", "FADA-TR-GD"}
+
+
+def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
+    result = result_of(reproduced[0], 1)
+    assert len(result["lambda_curves"]["GD on standard"]) == 2
+    assert {point["lam"] for point in result["lambda_curves"]["TR"]} == {1.0, 0.3, 0.5}
+    assert set(result["beams"]["standard"]) == {"1", "5", "7"}
+    assert "prior correction" in result["rivals"]["standard"]
+    parts = {
+        "standard + 3-gram of all domains",
+        "standard + 3-gram + prior",
+        "continued, beam 4",
+        "adapted, beam 4",
+        "fada-tr + 3-gram + prior + FADA-GD",
+    }
+    assert {"standard", *parts} <= set(result["ours"]["rows"])
+    assert 1 < result["lines"]["clusters"] <= result["lines"]["test"]
+    for rows in (result["systems"], result["rivals"]["standard"], result["ours"]["rows"]):
+        compared = [row for row in rows.values() if "relative" in row]
+        assert len(compared) == len(rows) - 1
+        assert all({"p", "p_clusters"} <= set(row) for row in compared)
+    assert result["arms"]["standard"]["hypotheses_changed_by_gd"] <= result["lines"]["test"]
+    assert all(0.5 < result["overhead"][what]["ratio"] < 5 for what in ("training", "decoding"))
+    assert "overhead" not in result_of(reproduced[0], 2)  # measured once
+
+
+def test_the_figures_of_the_data_are_drawn(reproduced):
+    drawn = {path.stem for path in (reproduced[0] / "results" / "main-test" / "figures").glob("*.png")}
+    assert {"heatmap", "pearson", "trends"} <= drawn
+
+
+def test_later_seeds_train_only_the_lambda_that_the_first_chose(reproduced):
+    folder, _ = reproduced
+    chosen = result_of(folder, 1)["arms"]["fada-tr"]["lam_tr"]
+    trained = {path.name for path in (folder / "runs" / "main-test" / "2").iterdir()}
+    assert trained == {"standard", f"fada-tr-{chosen:g}", "continued", "adapted"}
+    assert result_of(folder, 2)["arms"]["fada-tr"]["lam_tr"] == chosen
+
+
+def test_the_document_tells_what_the_files_hold(reproduced):
+    folder, _ = reproduced
+    text = document(folder / "results")
+    seeds = load_results(folder / "results")["main-test"]
+    assert [seed["seed"] for seed in seeds] == [1, 2]
+    mean = np.mean([seed["systems"]["standard"]["cer"] for seed in seeds])
+    assert f"| Synthetic | C-RNN | standard | 2 | {mean:.2f} (" in text
+    assert "-14.4 %" in text  # the paper's own change
+    done = run("results", folder / "results", "--out", folder / "results.md")
+    assert done.exit_code == 0
+    assert (folder / "results.md").read_text(encoding="utf-8") == text
+
+
+def test_the_committed_document_agrees_with_the_committed_results():
+    committed = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
+    assert committed == document(REPOSITORY / "results"), "run: fada results --out docs/results.md"
+
+
+def test_examples_are_those_with_the_largest_changes():
+    references = ["aaaa", "bbbb", "cccc", "dddd", "eeee"]
+    standard = ["aaxx", "bbbb", "cxxx", "dddd", "eeex"]
+    guided = ["aaaa", "bbbx", "cccc", "dddd", "eeex"]
+    systems = Systems(
+        list("12345"), references, {"standard": standard, "FADA-GD": guided}, {"domain": ["x"] * 5}, "test"
+    )
+    found = examples(systems)
+    changes = score_lines(references, guided).edits - score_lines(references, standard).edits
+    assert [example["id"] for example in found] == ["3", "1", "2"]
+    assert changes.tolist() == [-2, 1, -3, 0, 0]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_the_recipes_are_valid(path):
+    recipe = Recipe.load(path)
+    for changes in recipe.arms.values():
+        values = changes.get("lam", 1.0)
+        for lam in values if isinstance(values, list) else [values]:
+            for further in ({}, recipe.quick, recipe.paper):
+                TrainSettings.of({**recipe.train, **further, **changes, "lam": lam, "out": "x"})
+
+
+def test_tables_are_known_by_name():
+    assert recipes_of("main", REPOSITORY / "recipes") == RECIPES
+    with pytest.raises(FadaError, match="no table of this name"):
+        recipes_of("tabel")
+
+
+def test_a_recipe_with_an_unknown_key_is_refused(tmp_path):
+    file = tmp_path / "row.yaml"
+    file.write_text("titel: x\n", encoding="utf-8")
+    with pytest.raises(FadaError, match=r"row\.yaml"):
+        Recipe.load(file)
+
+
+def test_an_unknown_arm_is_refused(tmp_path):
+    with pytest.raises(FadaError, match="no arm 'fada'"):
+        reproduce(RECIPES[0], arms=["fada"], runs=tmp_path, results=tmp_path)
+
+
+def test_results_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(FadaError, match="no results here"):
+        document(tmp_path)

@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.data.line import read_lines, write_parquet
+from fada.data.synthetic.set import make_synthetic
+from fada.data.write import convert
+from fada.errors import FadaError
+from fada.experiments.study import split_by_page
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def demo_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study") / "demo"
+    done = run("demo", "--quick", "--out", folder, "--jobs", 1)
+    assert done.exit_code == 0, done.output
+    assert "FADA-TR-GD" in done.output
+    return folder
+
+
+def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder):
+    for name in ("standard", "fada-tr"):
+        assert (demo_folder / name / "model" / "config.json").exists()
+        assert (demo_folder / name / "tuned.json").exists()
+    assert (demo_folder / "predictions.parquet").exists()
+    assert (demo_folder / "report.html").stat().st_size > 10_000
+
+
+def test_a_finished_study_is_not_trained_again(demo_folder):
+    model = demo_folder / "standard" / "model" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    assert run("demo", "--quick", "--out", demo_folder, "--jobs", 1).exit_code == 0
+    assert model.stat().st_mtime_ns == before
+
+
+def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder, tmp_path):
+    lines = [
+        replace(line, extra={"page": line.extra["page"]})
+        for line in read_lines(demo_folder / "lines" / "train.parquet")
+    ]
+    write_parquet(lines, tmp_path / "own.parquet")
+    done = run(
+        "study", tmp_path / "own.parquet", "--domain-column", "domain", "--model", "crnn:tiny", "--epochs", 1,
+        "--jobs", 1, "--out", tmp_path / "study",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    pages = {
+        split: {line.extra["page"] for line in read_lines(tmp_path / "study" / "lines" / f"{split}.parquet")}
+        for split in ("train", "validation", "test")
+    }
+    assert all(pages.values())
+    assert not pages["train"] & pages["test"]
+
+
+def test_the_guided_row_is_guided_even_where_plain_decoding_is_best(demo_folder):
+    from fada.decoding.weights import Tuned
+    from fada.experiments.study import _guided_weights
+
+    for name in ("standard", "fada-tr"):
+        assert _guided_weights(Tuned.load(demo_folder / name / "tuned.json")).guided
+
+
+def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refused(tmp_path):
+    for name, seed in (("A", 0), ("B", 1)):
+        made = make_synthetic(lines=24, domains=2, height=32, seed=seed).save(tmp_path / name)
+        convert(read_lines(tmp_path / name), tmp_path / "ms" / name, "page")
+    out = tmp_path / "lines"
+    split_by_page([tmp_path / "ms"], out, {"domain_from": "folder"})
+    for split in ("train", "validation", "test"):
+        assert {line.domain for line in read_lines(out / f"{split}.parquet")} == {"A", "B"}, made
+    with pytest.raises(FadaError, match="the lines of another study"):
+        split_by_page([tmp_path / "A"], out, {"domain_from": "folder"})
+
+
+def test_domains_without_a_second_page_are_refused_before_training(tmp_path):
+    make_synthetic(lines=24, domains=2, height=32).save(tmp_path / "lines")
+    lines = [replace(line, extra={"page": line.domain}) for line in read_lines(tmp_path / "lines" / "train.parquet")]
+    write_parquet(lines, tmp_path / "own.parquet")
+    with pytest.raises(FadaError, match="no domain has more than one page"):
+        run("study", tmp_path / "own.parquet", "--out", tmp_path / "study")
+    assert not (tmp_path / "study" / "standard").exists()

@@ -1,0 +1,155 @@
+"""Jobs of transcription that are interrupted, continued and refused, with a recogniser that costs nothing."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.data.line import read_lines
+from fada.decoding.weights import Knowledge, Weights
+from fada.errors import FadaError
+from fada.jobs.transcribe import transcribe
+from fada.targets.distribution import TargetSet
+
+
+class Stub:
+    """Writes the id and the domain of every line; interrupts itself after a number of batches."""
+
+    kind = "seq2seq"
+
+    def __init__(self, batches=None):
+        self.left = batches
+        self.calls = 0
+
+    def generate(self, batch, **_):
+        if self.left == self.calls:
+            raise KeyboardInterrupt
+        self.calls += 1
+        for line in batch:
+            line.load_image()
+        return [
+            SimpleNamespace(text=f"{line.id} {line.domain}", log_prob=-1.0, distance=None, score=-1.0) for line in batch
+        ]
+
+
+@pytest.fixture
+def lines(tmp_path):
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for i in range(4):
+        Image.new("L", (60, 20), 200).save(folder / f"{i}.png")
+    return folder
+
+
+def interrupt(batches, *arguments, **options):
+    with pytest.raises(KeyboardInterrupt):
+        transcribe(Stub(batches), *arguments, batch_size=1, **options)
+
+
+def test_lines_done_for_another_domain_are_not_mixed_in(lines, tmp_path):
+    out = tmp_path / "out.tsv"
+    interrupt(2, read_lines(lines, domain="13"), out)
+    with pytest.raises(FadaError, match=r"of the domain '13', not '14'.*--restart"):
+        transcribe(Stub(), read_lines(lines, domain="14"), out)
+    assert transcribe(Stub(), read_lines(lines, domain="13"), out).resumed == 2
+    assert "14" not in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["", "model"])
+def test_targets_or_weights_changed_under_the_same_name_are_another_job(lines, tmp_path, place):
+    out, model = tmp_path / "out.tsv", tmp_path / "run"
+    (model / place).mkdir(parents=True)
+    (model / place / "config.json").write_text("{}")
+    (model / place / "model.safetensors").write_text("weights")
+    before, after = (Knowledge(TargetSet.from_texts({"13": [text]})) for text in ("le roi", "li rois"))
+    named = {"model_name": str(model), "targets_name": "targets.json", "weights": Weights(lam=0.5)}
+    interrupt(2, read_lines(lines), out, knowledge=before, **named)
+    with pytest.raises(FadaError, match="other settings"):
+        transcribe(Stub(), read_lines(lines), out, knowledge=after, **named)
+    os.utime(model / place / "model.safetensors", (1, 1))
+    with pytest.raises(FadaError, match="other settings"):
+        transcribe(Stub(), read_lines(lines), out, knowledge=before, **named)
+    assert transcribe(Stub(), read_lines(lines), out, knowledge=before, restart=True, **named).resumed == 0
+
+
+def test_lines_that_are_read_otherwise_are_another_job(lines, tmp_path):
+    out = tmp_path / "out.tsv"
+    interrupt(2, read_lines(lines), out, reading={"grow": 0.1, "split": None})
+    with pytest.raises(FadaError, match="other settings"):
+        transcribe(Stub(), read_lines(lines), out, reading={"grow": 0.0})
+    assert transcribe(Stub(), read_lines(lines), out, reading={"grow": 0.1}).resumed == 2
+
+
+def test_a_journal_cut_off_in_its_first_line_starts_over_once(lines, tmp_path):
+    (tmp_path / ".out.tsv.journal").write_bytes(b'{"model": "", "tar')
+    interrupt(2, read_lines(lines), tmp_path / "out.tsv")
+    assert transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv").resumed == 2
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are Unicode there")
+def test_file_names_that_are_not_utf_8_are_transcribed(lines, tmp_path):
+    (lines / "0.png").rename(os.fsdecode(os.fsencode(lines) + b"/caf\xe9.png"))
+    interrupt(3, read_lines(lines), tmp_path / "out.tsv")
+    summary = transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv", batch_size=1)
+    assert (summary.transcribed, summary.resumed) == (4, 3)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_second_process_with_the_same_output_is_refused(lines, tmp_path, restart):
+    pytest.importorskip("fcntl")
+    out = tmp_path / "out.tsv"
+
+    class Slow(Stub):
+        def generate(self, batch, **options):
+            with pytest.raises(FadaError, match="another process"):
+                transcribe(Stub(), read_lines(lines), out, restart=restart)
+            return super().generate(batch, **options)
+
+    assert transcribe(Slow(), read_lines(lines), out).transcribed == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out.tsv", "out.tsv.provenance.json"]
+
+
+@pytest.mark.parametrize(
+    ("out", "format", "says"),
+    [
+        ("x.docx", None, "'docx' is not known"),
+        ("x", "bogus", "'bogus' is not known"),
+        ("x", None, r"not come from an ALTO or PAGE file.*out\.tsv"),
+        ("lines", "tsv", "a folder, expected a file"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_first_line(lines, tmp_path, out, format, says):
+    recognizer = Stub()
+    with pytest.raises(FadaError, match=says):
+        transcribe(recognizer, read_lines(lines), tmp_path / out, format=format)
+    assert recognizer.calls == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["lines"]
+
+
+def test_the_folder_one_is_in_can_be_the_output(lines, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    transcribe(Stub(), read_lines(lines), ".", format="txt")
+    assert len(list((tmp_path / "here").glob("*.txt"))) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "lines"]
+
+
+def test_the_notes_of_the_source_are_told(lines, tmp_path):
+    summary = transcribe(Stub(), read_lines(lines, domain_from=r"nothing(\d+)"), tmp_path / "out.tsv")
+    assert any("domain" in note for note in summary.notes)
+
+
+def test_paths_out_of_the_folder_and_encodings_can_be_named(lines, tmp_path, monkeypatch):
+    monkeypatch.setattr("fada.models.registry.load_recognizer", lambda name: Stub())
+    monkeypatch.setattr("fada.cli.transcribe._decoder", lambda *_: (Weights(), Knowledge()))
+    folder = tmp_path / "table"
+    folder.mkdir()
+    (folder / "m.csv").write_bytes("image,id\n../lines/0.png,é\n".encode("latin-1"))
+    command = ["transcribe", "french", str(folder / "m.csv"), "--out", str(tmp_path / "out.tsv")]
+    done = CliRunner().invoke(app, [*command, "--allow-outside", "--encoding", "latin-1"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()[1].startswith("é\té")

@@ -1,0 +1,325 @@
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.progress import Progress
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.data.line import read_lines
+from fada.decoding.emissions import Emissions
+from fada.decoding.guidance import Guidance
+from fada.decoding.weights import Knowledge, Tuned, Weights, decode_emissions
+from fada.errors import FadaError
+from fada.jobs.transcribe import Journal, emit, transcribe
+from fada.models.crnn import CRNNRecognizer
+from fada.models.whisper import WhisperRecognizer
+from fada.runs.export import Decoder
+from fada.targets.distribution import TargetSet
+from tests.models.test_seq2seq import whisper_folder
+from tests.support import xml_pages
+
+TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """An untrained C-RNN, large enough to write something."""
+    folder = tmp_path_factory.mktemp("model")
+    CRNNRecognizer.build([text for lines in TEXTS.values() for text in lines], "tiny").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def lines(tmp_path):
+    folder = tmp_path / "lines"
+    rng = np.random.default_rng(0)
+    for century in TEXTS:
+        (folder / century).mkdir(parents=True)
+        for i in range(3):
+            pixels = rng.integers(0, 255, (40, 120 + 10 * i), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / century / f"{century}_{i}.png")
+    return folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def rows_of(path):
+    header, *rows = path.read_text(encoding="utf-8").splitlines()
+    return [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in rows]
+
+
+def test_every_line_is_transcribed_and_the_score_is_eq_2(model, lines, tmp_path):
+    targets = TargetSet.from_texts(TEXTS)
+    targets.save(tmp_path / "targets.json")
+    out = tmp_path / "out.jsonl"
+    done = run(
+        "transcribe", model, lines, "--domain-from", "folder", "--targets", tmp_path / "targets.json",
+        "--lam", 0.4, "--out", out,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 6
+    for row in rows:
+        assert row["score"] == pytest.approx(0.4 * row["log_prob"] - 0.6 * row["distance"])
+        assert row["distance"] == pytest.approx(Guidance(targets[row["domain"]]).distance_of(row["text"]))
+    assert not list(tmp_path.glob(".*journal"))
+
+
+def test_transcribing_equals_emitting_then_decoding(model, lines, tmp_path):
+    out = tmp_path / "out.tsv"
+    assert run("transcribe", model, lines, "--out", out, "--beam", 7).exit_code == 0
+    assert run("emit", model, lines, "--out", tmp_path / "e.npz", "--batch-size", 1).exit_code == 0
+    emissions = Emissions.load(tmp_path / "e.npz")
+    texts = {
+        i: h.text for i, h in zip(emissions.ids, decode_emissions(emissions, Weights(beam=7), Knowledge()), strict=True)
+    }
+    assert {row["id"]: row["text"] for row in rows_of(out)} == texts
+
+
+def test_a_broken_image_is_reported_and_the_others_are_kept(model, lines, tmp_path):
+    (lines / "13" / "13_1.png").write_bytes(b"not an image")
+    done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
+    assert done.exit_code == 0
+    assert re.search(r"5 lines transcribed \(\d+\.\d lines/s\)", done.output)
+    assert "1 failed" in done.output
+    assert "13_1.png" in done.output
+    assert len(rows_of(tmp_path / "out.tsv")) == 5
+    _, failed, _ = emit(CRNNRecognizer.load(model), read_lines(lines))
+    assert len(failed) == 1
+
+
+def test_images_without_ground_truth_are_read_too(model, lines, tmp_path):
+    (lines / "13" / "13_1.gt.txt").write_text("le roi", encoding="utf-8")
+    assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
+    assert len(rows_of(tmp_path / "out.tsv")) == 6
+    done = run("emit", model, lines, "--out", tmp_path / "e.npz")
+    assert "6 lines emitted, 0 failed" in done.output
+    assert "1 lines have a transcription, but not all" in done.output
+    assert Emissions.load(tmp_path / "e.npz").references is None
+    assert run("emit", model, lines / "13" / "13_1.gt.txt", "--out", tmp_path / "one.npz").exit_code == 0
+    assert Emissions.load(tmp_path / "one.npz").references == ["le roi"]
+
+
+def test_a_whole_page_is_told_from_a_line(model, lines, tmp_path):
+    Image.new("L", (800, 1100), 230).save(lines / "page.png")
+    Image.new("L", (2000, 400), 230).save(lines / "large_line.png")
+    done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
+    assert done.exit_code == 0
+    assert "page.png: 800 x 1100 pixels" in done.output
+    assert "ALTO or PAGE" in done.output
+    assert done.output.count("shaped like a page") == 1
+
+
+def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
+    knowledge = Knowledge.from_texts(TEXTS, order=3)
+    plain = Tuned(beam=4, lm="global", lm_weight=0.3)
+    guided = Tuned(beam=4, lam=0.6, scale=30)
+    for name, tuned in (("plain", plain), ("guided", guided)):
+        shutil.copytree(model, tmp_path / name)
+        Decoder(tuned, knowledge).save(tmp_path / name)
+    guided.save(tmp_path / "tuned.json")
+    knowledge.targets.save(tmp_path / "targets.json")
+    emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")), batch_size=1)
+    from_file = ["--tuned", tmp_path / "tuned.json", "--targets", tmp_path / "targets.json"]
+    for number, (folder, options, weights) in enumerate(
+        [
+            (tmp_path / "plain", [], plain.weights),
+            (tmp_path / "plain", ["--beam", 1], plain.weights.change(beam=1)),
+            (tmp_path / "guided", ["--distance", "aligned_w2"], guided.weights.change(distance="aligned_w2")),
+            (tmp_path / "guided", ["--scale", 50], guided.weights.change(scale=50)),
+            (model, [*from_file, "--beam", 1, "--lam", 0.2], guided.weights.change(beam=1, lam=0.2)),
+        ]
+    ):
+        out = tmp_path / f"{number}.jsonl"
+        done = run("transcribe", folder, lines, "--domain-from", "folder", *options, "--out", out, "--batch-size", 1)
+        assert done.exit_code == 0, done.output
+        scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
+        expected = [best.score for best in decode_emissions(emissions, weights, knowledge)]
+        assert scores == pytest.approx(expected, abs=1e-4), options
+    for options, message in [
+        (["--distance", "js"], "--distance without effect"),
+        (["--scale", 3, "--distance", "js"], "--scale and --distance without effect"),
+        (["--lm-text", tmp_path / "x.txt"], "give them with --tuned"),
+    ]:
+        with pytest.raises(FadaError, match=message):
+            run("transcribe", tmp_path / "plain", lines, *options)
+
+
+def test_weights_that_only_ctc_models_have_are_refused_for_others(lines, tmp_path):
+    Tuned(length_bonus=0.5).save(tmp_path / "tuned.json")
+    with pytest.raises(FadaError, match="which are for CTC models"):
+        run("transcribe", "trocr-greek", lines, "--tuned", tmp_path / "tuned.json", "--out", tmp_path / "out.tsv")
+
+
+def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):
+    TargetSet.from_texts(TEXTS).save(tmp_path / "targets.json")
+    images = sorted(lines.rglob("*.png"))
+    rows = [f"{path.relative_to(tmp_path).as_posix()},{path.parent.name}" for path in images]
+    (tmp_path / "m.csv").write_text("\n".join(["image,period", *rows]) + "\n", encoding="utf-8")
+    options = ["--targets", tmp_path / "targets.json", "--lam", 0.1, "--scale", 20]
+    outputs = []
+    for name, *source in [
+        ("column", tmp_path / "m.csv", "--domain-column", "period"),
+        ("folder", lines, "--domain-from", "folder"),
+    ]:
+        out = tmp_path / f"{name}.jsonl"
+        assert run("transcribe", model, *source, *options, "--out", out).exit_code == 0
+        found = [json.loads(row) for row in out.read_text(encoding="utf-8").splitlines()]
+        outputs.append([(row["text"], row["domain"], row["score"]) for row in found])
+    assert outputs[0] == outputs[1]
+    done = run("transcribe", model, images[0], "--domain", "14th", *options, "--out", tmp_path / "typo.jsonl")
+    assert "no target for 14th" in done.output
+
+
+@pytest.mark.parametrize("name", ["alto4", "page2019"])
+def test_the_lines_of_a_page_are_written_into_a_copy_of_it(model, tmp_path, name):
+    page = xml_pages.write_example(tmp_path / "in", name)
+    before = page.read_bytes()
+    assert run("transcribe", model, page, "--out", tmp_path / "rows.jsonl").exit_code == 0
+    assert run("transcribe", model, page, "--out", tmp_path / "copy").exit_code == 0
+    rows = [json.loads(row) for row in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    written = {line.id: line.text or "" for line in read_lines(tmp_path / "copy", images=tmp_path / "in")}
+    assert rows
+    for row in rows:
+        assert written[row["id"]].split() == row["text"].split()
+    assert page.read_bytes() == before
+
+
+def test_sound_is_transcribed_with_guided_whisper(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    folder = whisper_folder(tmp_path / "whisper")
+    WhisperRecognizer.load(folder, max_seconds=2).save_pretrained(folder)
+    (tmp_path / "sounds").mkdir()
+    for i in range(2):
+        soundfile.write(tmp_path / "sounds" / f"{i}.wav", np.sin(np.arange(16000) * (i + 1) / 9), 16000)
+    targets = TargetSet.from_texts({"us": ["hello there"]})
+    targets.save(tmp_path / "targets.json")
+    out = tmp_path / "out.jsonl"
+    options = ["--targets", tmp_path / "targets.json", "--domain", "us", "--lam", 0.3, "--scale", 5, "--beam", 2]
+    done = run("transcribe", folder, tmp_path / "sounds", *options, "--out", out)
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(row) for row in out.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["score"] == pytest.approx(0.3 * row["log_prob"] - 0.7 * 5 * row["distance"], abs=1e-4)
+
+
+def test_progress_shows_lines_per_second(model, lines, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, **values: shown.append(values["description"]))
+    transcribe(CRNNRecognizer.load(model), read_lines(lines), tmp_path / "out.tsv", batch_size=4)
+    assert len(shown) == 2
+    assert all(re.fullmatch(r"transcribing, \d+\.\d lines/s", text) for text in shown)
+
+
+def test_nothing_but_broken_images_is_the_users_mistake(model, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.png").write_bytes(b"")
+    assert run("transcribe", model, tmp_path / "in", "--out", tmp_path / "out.tsv").exit_code == 2
+
+
+def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(model, lines, tmp_path):
+    whole, out = tmp_path / "whole.tsv", tmp_path / "out.tsv"
+    assert run("transcribe", model, lines, "--out", whole).exit_code == 0
+    journal = tmp_path / ".out.tsv.journal"
+    command = [sys.executable, "-c", "from fada.cli import main; main()"]
+    process = subprocess.Popen(
+        [*command, "transcribe", model, lines, "--out", out, "--batch-size", "1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if journal.exists() and journal.read_bytes().count(b"\n") > 2:
+            process.send_signal(signal.SIGKILL)
+        time.sleep(0.001)
+    process.wait()
+    if process.returncode == -signal.SIGKILL:
+        with journal.open("a") as stream:
+            stream.write('{"id": "half a li')
+        done = run("transcribe", model, lines, "--out", out, "--batch-size", 1)
+        assert "already done" in done.output
+    assert out.read_text(encoding="utf-8") == whole.read_text(encoding="utf-8")
+    assert not journal.exists()
+
+
+def test_an_interrupted_job_redoes_no_line_and_loses_none(model, lines, tmp_path, monkeypatch):
+    recognizer = CRNNRecognizer.load(model)
+    emit_all, emitted = recognizer.emit, []
+
+    def emit_three(batch, **options):
+        if len(emitted) == 3:
+            raise KeyboardInterrupt
+        return emit_and_note(batch, **options)
+
+    def emit_and_note(batch, **options):
+        emitted.extend(line.id for line in batch)
+        return emit_all(batch, **options)
+
+    out = tmp_path / "out.tsv"
+    monkeypatch.setattr(recognizer, "emit", emit_three)
+    with pytest.raises(KeyboardInterrupt):
+        transcribe(recognizer, read_lines(lines), out, batch_size=1)
+    assert not out.exists()
+    monkeypatch.setattr(recognizer, "emit", emit_and_note)
+    summary = transcribe(recognizer, read_lines(lines), out, batch_size=1)
+    assert (summary.transcribed, summary.resumed) == (6, 3)
+    assert sorted(emitted) == sorted(line.id for line in read_lines(lines))
+
+
+def test_an_unfinished_job_with_other_settings_is_not_mixed_in(model, lines, tmp_path):
+    out = tmp_path / "out.tsv"
+    with Journal(tmp_path / ".out.tsv.journal", {"model": "another"}):
+        pass
+    recognizer = CRNNRecognizer.load(model)
+    with pytest.raises(FadaError, match="--restart"):
+        transcribe(recognizer, read_lines(lines), out)
+    assert transcribe(recognizer, read_lines(lines), out, restart=True).transcribed == 6
+
+
+def test_guidance_without_targets_is_refused(model, lines, tmp_path):
+    with pytest.raises(FadaError, match="--targets"):
+        run("transcribe", model, lines, "--lam", 0.3, "--out", tmp_path / "out.tsv")
+
+
+def test_copies_keep_their_place_in_the_source_and_fit_it(model, tmp_path):
+    export = xml_pages.write_transkribus(tmp_path / "tr")
+    before = {file: file.read_bytes() for file in export.rglob("*.*")}
+    done = run("transcribe", model, export, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "files without text lines, copied as they are: 1" in done.output
+    assert sorted(file.name for file in (tmp_path / "out" / "page").iterdir()) == ["p1.xml", "p2.xml"]
+    assert (tmp_path / "out" / "page" / "p2.xml").read_bytes() == before[export / "page" / "p2.xml"]
+    evaluated = run("evaluate", export, tmp_path / "out", "--json", "--bootstrap", 0)
+    assert evaluated.exit_code == 0, evaluated.output
+    assert json.loads(evaluated.stdout)["evaluations"]["out"]["lines"] == 2
+    one = export / "page" / "p1.xml"
+    assert run("transcribe", model, one, "--out", tmp_path / "one").exit_code == 0
+    assert (tmp_path / "one" / "page" / "p1.xml").exists()
+    for out, source in ((export, export), (export / "page", export), (export / "copy", export), (export, one.parent)):
+        with pytest.raises(FadaError, match=r"source itself|lies in the source|never overwritten"):
+            run("transcribe", model, source, "--images", export, "--out", out)
+    with pytest.raises(FadaError, match="never overwritten"):
+        run("transcribe", model, one, "--out", export, "--format", "pairs")
+    assert {file: file.read_bytes() for file in export.rglob("*.*")} == before
+
+
+def test_an_output_is_replaced_until_it_is_changed_by_hand(model, lines, tmp_path):
+    command = ["transcribe", model, lines, "--out", tmp_path / "out", "--format", "pairs"]
+    assert run(*command).exit_code == 0
+    assert run(*command).exit_code == 0
+    text = next((tmp_path / "out").rglob("*.gt.txt"))
+    text.write_text("corrected", encoding="utf-8")
+    with pytest.raises(FadaError, match=f"changed since .{text.name}"):
+        run(*command)
+    assert text.read_text(encoding="utf-8") == "corrected"

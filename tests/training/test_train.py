@@ -1,0 +1,500 @@
+"""Training through the library and the real command line: run folders, determinism, interruption, processes, errors."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import fada
+from fada.cli import app
+from fada.data.line import Line, LineSet, write_parquet
+from fada.data.write import convert
+from fada.models import registry
+from fada.models.seq2seq import Seq2SeqRecognizer
+from fada.report.page import write_report
+from fada.runs.run import Run
+from fada.training.lines import EncodedDataset, LineDataset, WidthSampler, split_lines
+from fada.training.train import FadaTrainer, TrainSettings, read_texts, score_texts, train
+from tests.models import test_seq2seq as models
+from tests.support.training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
+
+FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
+# Some virtual machines advertise matrix units (AMX) that they do not have: bfloat16 must do without them.
+ENVIRONMENT = {
+    **os.environ,
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+SMALL = {"model": "crnn:tiny", "batch_size": 4, "epochs": 2, "patience": 0, "threads": 1, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return image_folder(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def reference(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """An uninterrupted run."""
+    return run(data, tmp_path_factory.mktemp("runs") / "reference")
+
+
+def run(data: Path, out: Path, **changes: Any) -> Run:
+    return train(TrainSettings.of({**SMALL, "data": str(data), "out": out, "domain_column": "domain", **changes}))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def assert_same_weights(a: Path, b: Path) -> None:
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def losses(folder: Path) -> list[float]:
+    history = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["history"]
+    return [entry["loss"] for entry in history]
+
+
+def test_the_run_folder_holds_everything_and_loads_in_one_line(reference: Run) -> None:
+    opened = fada.load_run(reference.folder)
+    assert opened.config["settings"]["lam"] == 0.5
+    assert opened.config["lines"] == {"train": 24, "validation": 6, "test": 6}
+    assert set(opened.targets) == {"old", "new"}
+    history = opened.metrics["history"]
+    assert [entry["epoch"] for entry in history] == [1, 2]
+    for entry in history:
+        assert entry["loss"] == pytest.approx(0.5 * entry["task_loss"] + 0.5 * entry["alignment_loss"], rel=1e-5)
+        assert set(entry["validation"]["per_domain"]) == {"old", "new"}
+        assert entry["validation"]["distance"] > 0
+    table = opened.predictions
+    assert table.column_names == [
+        "id", "domain", "reference", "system", "hypothesis", "log_prob", "distance", "score",
+    ]  # fmt: skip
+    assert set(table["system"].to_pylist()) == {"greedy", "beam5"}
+    assert table.num_rows == 12
+    assert len(opened.emissions("validation").ids) == 6
+    assert opened.emissions("test").references is not None
+    lines = image_lines(3)
+    assert opened.recognizer.transcribe(lines) == fada.load_recognizer(reference.folder).transcribe(lines)
+    assert not (reference.folder / "checkpoints").exists()
+
+
+def test_a_c_rnn_learns_to_read(tmp_path: Path) -> None:
+    data = image_folder(tmp_path / "data", train=48, validation=12)
+    settings = {"epochs": 16, "learning_rate": 0.01, "augment": 0.3, "lam": 0.9}
+    finished = run(data, tmp_path / "run", **settings)
+    history = finished.metrics["history"]
+    assert min(entry["validation"]["cer"] for entry in history) < 30
+    assert finished.metrics["test"]["beam5"]["cer"] < 40
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
+    reference: Run, data: Path, tmp_path: Path
+) -> None:
+    run(data, tmp_path / "again")
+    assert_same_weights(reference.folder, tmp_path / "again")
+    run(data, tmp_path / "other", seed=1, epochs=1)
+    assert not torch.equal(weights(tmp_path / "other")["output.weight"], weights(reference.folder)["output.weight"])
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_resume_after_kill_gives_the_same_weights(
+    reference: Run, data: Path, tmp_path: Path, stop: signal.Signals
+) -> None:
+    out = tmp_path / "run"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    command = [
+        *FADA,
+        "train",
+        f"--data={data}",
+        "--domain-column=domain",
+        f"--out={out}",
+        *options,
+        "--set=save_steps=1",
+    ]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        time.sleep(0.02)
+    process.send_signal(stop)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == (-stop if stop == signal.SIGKILL else 128 + stop), errors
+    assert not (out / "model").exists()
+    resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "CER" in resumed.stdout
+    assert_same_weights(reference.folder, out)
+    assert losses(out) == losses(reference.folder)
+
+
+def test_resuming_a_finished_run_leaves_it_as_it_is(reference: Run, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(reference.folder, tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.json").stat().st_mtime_ns
+    run(data, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "metrics.json").stat().st_mtime_ns == before
+    with pytest.raises(fada.FadaError, match="holds a run with seed = 0, not 5"):
+        run(data, tmp_path / "run", resume=True, seed=5)
+
+
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_an_interrupted_decoder_training_ends_with_the_same_weights(
+    kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "trocr":
+        settings = {"model": "trocr-tiny", "max_lines": 8}
+    else:
+        data = sound_folder(tmp_path / "data")
+        settings = {"model": str(models.whisper_folder(tmp_path / "whisper")), "max_seconds": 1, "freeze": "encoder"}
+    settings |= {"learning_rate": 0.01, "beam_size": 1}
+    run(data, tmp_path / "whole", **settings)
+
+    def interrupted(self: FadaTrainer, *args: Any, **kwargs: Any) -> Any:
+        if self.state.global_step == 3:
+            raise KeyboardInterrupt
+        return compute_loss(self, *args, **kwargs)
+
+    compute_loss = FadaTrainer.compute_loss
+    with monkeypatch.context() as patch:
+        patch.setattr(FadaTrainer, "compute_loss", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(data, tmp_path / "parts", **settings)
+    run(data, tmp_path / "parts", **settings, resume=True)
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_the_model_kept_is_that_of_the_best_epoch(tmp_path: Path) -> None:
+    data = image_folder(tmp_path / "data", train=8, validation=4, test=2)
+    settings = {"model": "trocr-tiny", "epochs": 4, "learning_rate": 0.02, "beam_size": 1, "warmup": 0.0}
+    finished = run(data, tmp_path / "run", **settings)
+    errors = [entry["validation"]["cer"] for entry in finished.metrics["history"]]
+    assert errors[-1] > min(errors)  # or the test would prove nothing
+    dataset = LineDataset(finished.recognizer, image_lines(4, 1, "validation"), ["old", "new"])
+    texts = read_texts(finished.recognizer, dataset)
+    assert score_texts(dataset.lines, texts, finished.targets, "sorted_w2")["cer"] == min(errors)
+
+
+def test_two_processes_learn_what_one_with_twice_the_batch_learns(data: Path, tmp_path: Path) -> None:
+    run(data, tmp_path / "one", batch_size=8, learning_rate=0.003)
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={20000 + os.getpid() % 20000}"]
+    script = tmp_path / "script.py"
+    script.write_text("from fada.cli import main\nmain()\n", encoding="utf-8")
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    command = [sys.executable, *launcher, str(script), "train", f"--data={data}", "--domain-column=domain"]
+    command += [f"--out={tmp_path / 'two'}", *options, "--learning-rate=0.003"]
+    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lam": 1.0},
+        {"lam_schedule": "warmup", "lam_warmup": 1, "pool": "domain"},
+        {"lam_schedule": "adaptive", "pool": "epoch", "distance": "aligned_w2", "scale": 20},
+        {"tagging": "predicted", "accumulate": 2},
+        {"tagging": "given"},
+    ],
+    ids=str,
+)
+def test_every_option_trains(data: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    finished = run(data, tmp_path / "run", epochs=1, batch_size=8, **changes)
+    entry = finished.metrics["history"][0]
+    assert np.isfinite(entry["loss"])
+    assert (entry["alignment_loss"] > 0) == (changes.get("lam") != 1)
+    assert not any("domain" in text for text in finished.predictions["hypothesis"].to_pylist())
+
+
+def test_trocr_trains_with_the_alignment_loss(data: Path, tmp_path: Path) -> None:
+    finished = run(data, tmp_path / "run", model="trocr-tiny", epochs=1, batch_size=8, tagging="given")
+    assert finished.metrics["history"][0]["alignment_loss"] > 0
+    assert finished.predictions.num_rows == 12
+    assert not any("domain" in text for text in finished.predictions["hypothesis"].to_pylist())
+
+
+def test_a_pretrained_trocr_is_fine_tuned(data: Path, tmp_path: Path) -> None:
+    folder = models.trocr_folder(tmp_path / "pretrained")
+    finished = run(data, tmp_path / "run", model=str(folder), epochs=1, batch_size=8, beam_size=1)
+    assert finished.recognizer.kind == "seq2seq"
+
+
+def test_whisper_trains_with_the_alignment_loss(tmp_path: Path) -> None:
+    folder = models.whisper_folder(tmp_path / "whisper")
+    data = sound_folder(tmp_path / "data")
+    finished = run(data, tmp_path / "run", model=str(folder), epochs=1, max_seconds=1, beam_size=2)
+    assert finished.metrics["history"][0]["alignment_loss"] > 0
+    assert set(finished.metrics["validation"]) == {"greedy", "beam2"}  # no test lines: reported on validation
+
+
+def test_a_ctc_model_of_transformers_trains_with_the_alignment_loss(tmp_path: Path) -> None:
+    folder = models.wav2vec2_folder(tmp_path / "wav2vec2")
+    data = sound_folder(tmp_path / "data")
+    finished = run(data, tmp_path / "run", model=str(folder), epochs=1, beam_size=2)
+    assert finished.metrics["history"][0]["alignment_loss"] > 0
+    assert finished.emissions("validation").symbols == ("", "a", "b", "c", "d")
+
+
+def test_a_recipe_is_overridden_by_the_command_line_and_unknown_keys_are_refused(data: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model: crnn:tiny\nepochs: 9\nbatch_size: 8\nlam: 1.0\n", encoding="utf-8")
+    command = ["train", f"--recipe={recipe}", f"--data={data}", "--domain-column=domain", "--epochs=1"]
+    command += [f"--out={tmp_path / 'run'}", "--set", "patience=0"]
+    finished = CliRunner().invoke(app, command)
+    assert finished.exit_code == 0, finished.output
+    assert "best epoch 1" in finished.output
+    settings = fada.load_run(tmp_path / "run").config["settings"]
+    assert (settings["epochs"], settings["batch_size"], settings["patience"]) == (1, 8, 0)
+    recipe.write_text("lambda: 0.3\n", encoding="utf-8")
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, fada.FadaError)
+    assert "lambda" in str(refused.exception)
+    assert "Known settings" in str(refused.exception)
+
+
+def test_bfloat16_trains(data: Path, tmp_path: Path) -> None:
+    command = [*FADA, "train", f"--data={data}", "--domain-column=domain", "--model=crnn:tiny", "--precision=bf16"]
+    command += [f"--out={tmp_path / 'run'}", "--epochs=1", "--batch-size=8", "--device=cpu"]
+    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    assert np.isfinite(losses(tmp_path / "run")).all()
+
+
+def test_an_adaptive_schedule_at_reduced_precision_is_refused(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(fada.FadaError, match="Use fp32 without compile"):
+        run(data, tmp_path / "run", lam_schedule="adaptive", precision="bf16")
+
+
+def test_a_loss_that_is_not_a_number_ends_with_advice(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(fada.FadaError, match=r"the loss is (nan|inf).*Lower learning_rate"):
+        run(data, tmp_path / "run", learning_rate=1e30, warmup=0.0, epochs=5)
+    assert fada.load_run(tmp_path / "run").config["settings"]["learning_rate"] == 1e30
+
+
+def test_a_domain_without_training_lines_is_named(tmp_path: Path) -> None:
+    data = image_folder(tmp_path)
+    stranger = Line("s", "abc", "future", image=image_lines(1)[0].image)
+    write_parquet([*image_lines(4), stranger], data / "validation.parquet")
+    with pytest.raises(fada.FadaError, match="'future' occurs in the validation lines but has no target"):
+        run(data, tmp_path / "run")
+
+
+def test_a_target_file_can_tell_of_a_domain_without_training_lines(tmp_path: Path) -> None:
+    data = image_folder(tmp_path)
+    stranger = Line("s", "abc", "future", image=image_lines(1)[0].image)
+    write_parquet([*image_lines(4), stranger], data / "validation.parquet")
+    texts = {domain: ["abc"] for domain in ("old", "new", "future")}
+    fada.TargetSet.from_texts(texts).save(tmp_path / "targets.json")
+    found = run(data, tmp_path / "run", targets=str(tmp_path / "targets.json"), epochs=1)
+    assert "future" in found.emissions("validation").domains
+    fada.TargetSet.from_texts({"future": ["abc"]}).save(tmp_path / "other.json")
+    with pytest.raises(fada.FadaError, match="occurs in the training lines but has no target"):
+        run(data, tmp_path / "refused", targets=str(tmp_path / "other.json"))
+
+
+def test_a_character_missing_from_the_model_is_named(reference: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write_parquet([*image_lines(6), Line("s", "abζ", "old", image=image_lines(1)[0].image)], data / "train.parquet")
+    with pytest.raises(fada.FadaError, match=r"'ζ' \(U\+03B6\)"):
+        run(data, tmp_path / "run", model=str(reference.folder), new_characters="fail")
+
+
+def broken_png(seed: int = 7) -> bytes:
+    image = image_lines(1, seed)[0].image
+    assert isinstance(image, bytes)
+    return image[: len(image) // 2]
+
+
+@pytest.mark.parametrize("model", ["crnn:tiny", "trocr-tiny"])
+def test_a_truncated_image_is_left_out_counted_and_named(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = image_folder(tmp_path / "data", train=8, validation=2, test=2)
+    for split in ("train", "test"):
+        broken = Line(f"broken-{split}", "abc", "old", image=broken_png(), source=f"{split} image 3")
+        write_parquet([*image_lines(4, prefix=split), broken], data / f"{split}.parquet")
+    finished = run(data, tmp_path / "run", model=model, epochs=1, beam_size=1)
+    assert finished.config["lines"] == {"train": 4, "validation": 2, "test": 4}
+    left_out = finished.config["left_out"]
+    assert {split: list(reasons) for split, reasons in left_out.items()} == {
+        "train": ["broken-train"],
+        "test": ["broken-test"],
+    }
+    assert "truncated" in left_out["train"]["broken-train"]
+    assert "1 train lines left out" in capsys.readouterr().err.replace("\n", " ")
+    assert "broken-test" not in finished.predictions["id"].to_pylist()
+
+
+def test_a_broken_sound_is_left_out_and_nothing_but_broken_ones_is_an_error(tmp_path: Path) -> None:
+    folder = models.whisper_folder(tmp_path / "whisper")
+    data = sound_folder(tmp_path / "data")
+    broken = [Line(f"broken{i}", "abc", "old", audio=b"RIFF....WAVE", source="talk.wav") for i in range(2)]
+    write_parquet([*sound_lines(4), *broken], data / "train.parquet")
+    settings = {"model": str(folder), "epochs": 1, "max_seconds": 1, "beam_size": 1}
+    assert list(run(data, tmp_path / "run", **settings).config["left_out"]["train"]) == ["broken0", "broken1"]
+    write_parquet(broken, data / "train.parquet")
+    write_parquet([line for line in sound_lines(4, 1) if line.domain == "old"], data / "validation.parquet")
+    with pytest.raises(fada.FadaError, match="none of the 2 training lines can be read"):
+        run(data, tmp_path / "none", **settings)
+
+
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_a_frozen_encoder_keeps_its_weights_and_is_run_once_per_line(kind: str, tmp_path: Path) -> None:
+    if kind == "trocr":
+        folder, data = models.trocr_folder(tmp_path / "model"), image_folder(tmp_path / "data", 8, 2, 2)
+    else:
+        folder, data = models.whisper_folder(tmp_path / "model"), sound_folder(tmp_path / "data")
+    settings = {"model": str(folder), "max_seconds": 1, "freeze": "encoder", "augment": 0, "beam_size": 1}
+    settings |= {"epochs": 1, "learning_rate": 0.01, "encoder_cache": tmp_path / "cache"}
+    finished = run(data, tmp_path / "run", **settings)
+    before = fada.load_recognizer(folder).model
+    trained = 0
+    for name, weight in finished.recognizer.model.named_parameters():
+        original = before.get_parameter(name)
+        if "encoder." in name.removeprefix("model.")[: len("encoder.")]:
+            assert torch.equal(weight[: len(original)], original[: len(weight)]), name
+        else:
+            trained += not torch.equal(weight, original[: len(weight)])
+    assert trained > 5
+    assert finished.config["settings"]["freeze"] == "encoder"
+    assert finished.config["model"]["trained"] < finished.config["model"]["parameters"]
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
+    assert len(files) == len([split for split, lines in finished.config["lines"].items() if lines])
+    run(data, tmp_path / "again", **settings, tagging="given")  # another decoder, the same encoder
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == files
+
+
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_the_loss_of_stored_encoder_outputs_is_that_of_the_lines_themselves(kind: str, tmp_path: Path) -> None:
+    folder = models.trocr_folder(tmp_path) if kind == "trocr" else models.whisper_folder(tmp_path)
+    lines = image_lines(6) if kind == "trocr" else sound_lines(6)
+    recognizer = registry.build(str(folder), ["abcd"], max_seconds=1)
+    assert isinstance(recognizer, Seq2SeqRecognizer)
+    losses, texts = [], []
+    for frozen, kinds in ((False, [LineDataset]), (True, [LineDataset, EncodedDataset])):
+        if frozen:
+            recognizer.freeze_encoder()
+        for dataset in [kind(recognizer, lines, ["old", "new"]) for kind in kinds]:
+            inputs = dataset.collate([dataset[i] for i in range(6)])
+            del inputs["domains"]
+            recognizer.model.eval()
+            losses.append(float(recognizer.task_loss(recognizer.model, inputs)[0].detach()))
+            texts.append(read_texts(recognizer, dataset, num_beams=2, max_new_tokens=8))
+    assert losses[1] == losses[0]
+    assert losses[2] == pytest.approx(losses[0], abs=2e-3)  # float16
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_only_models_with_a_decoder_have_an_encoder_to_freeze(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(fada.FadaError, match="freeze is 'encoder', but crnn:tiny has no decoder"):
+        run(data, tmp_path / "run", freeze="encoder")
+
+
+def test_a_trial_uses_only_some_lines_of_each_split(data: Path, tmp_path: Path) -> None:
+    assert run(data, tmp_path / "run", epochs=1, max_lines=4).config["lines"] == {
+        "train": 4,
+        "validation": 4,
+        "test": 4,
+    }
+
+
+def test_the_history_tells_how_hard_both_terms_pull(reference: Run, data: Path, tmp_path: Path) -> None:
+    standard = run(data, tmp_path / "run", epochs=1, lam=1.0)
+    for history in (reference.metrics["history"], standard.metrics["history"]):
+        for entry in history:
+            pull = entry["pull"]
+            assert pull["batches"] >= 1
+            assert pull["alignment"] > 0
+            assert pull["task_gradient"] > pull["alignment_gradient"] > 0
+            assert -1 <= pull["cosine"] <= 1
+
+
+def test_a_full_disk_leaves_a_usable_run_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", full)
+        with pytest.raises(fada.FadaError, match=r"no space left.*--resume"):
+            run(data, tmp_path / "run", epochs=1)
+    assert run(data, tmp_path / "run", epochs=1, resume=True).metrics["test"]
+
+
+def test_an_existing_run_is_not_overwritten(reference: Run, data: Path) -> None:
+    with pytest.raises(fada.FadaError, match="already holds a run"):
+        run(data, reference.folder)
+    with pytest.raises(fada.FadaError, match=r"no config\.json here"):
+        fada.load_run(data)
+
+
+def test_lines_are_held_out_by_their_id() -> None:
+    lines = image_lines(60)
+    parts = split_lines(lines, 0.2, seed=0)
+    again = split_lines([*lines, *image_lines(9, prefix="more")], 0.2, seed=0)
+    held = {line.id for line in parts["validation"]}
+    assert 3 <= len(held) <= 25
+    assert held <= {line.id for line in again["validation"]}
+    assert not held & {line.id for line in parts["train"]}
+
+
+def test_batches_have_lines_of_similar_width_and_every_line_once(reference: Run) -> None:
+    dataset = LineDataset(reference.recognizer, image_lines(40), ["old", "new"])
+    sampler = WidthSampler(dataset, block=8, seed=3)
+    order = list(sampler)
+    assert sorted(order) == list(range(40))
+    spread = [np.ptp(dataset.sizes[order[i : i + 8]]) for i in range(0, 40, 8)]
+    assert np.mean(spread) < 0.6 * np.ptp(dataset.sizes)
+    dataset.epoch = 1
+    assert list(sampler) != order
+
+
+def test_models_are_listed_and_described_on_the_command_line(reference: Run) -> None:
+    listed = CliRunner().invoke(app, ["models", "list", "--json"])
+    assert "crnn:base" in [row["model"] for row in json.loads(listed.stdout)]
+    described = CliRunner().invoke(app, ["models", "describe", str(reference.folder), "--json"])
+    properties = {row["property"]: row["value"] for row in json.loads(described.stdout)}
+    assert properties["kind"] == "ctc"
+    assert set(properties["characters"]) == set(" abcd")
+
+
+def test_a_finished_run_says_what_it_does_not_have(reference: Run, tmp_path: Path) -> None:
+    shutil.copytree(reference.folder, tmp_path / "run")
+    (tmp_path / "run" / "emissions" / "test.npz").unlink()
+    with pytest.raises(fada.FadaError, match="the run has none"):
+        fada.load_run(tmp_path / "run").emissions("test")
+
+
+def test_the_domain_of_pages_comes_from_their_folder_and_not_from_a_column(tmp_path: Path) -> None:
+    for domain in ALPHABETS:
+        lines = [replace(line, extra={"page": "1"}) for line in image_lines(48) if line.domain == domain]
+        convert(LineSet.of(lines), tmp_path / "pages" / domain, "page")
+    command = ["train", "--data", str(tmp_path / "pages"), "--model", "crnn:tiny", "--epochs", "1"]
+    command += ["--out", str(tmp_path / "run")]
+    with pytest.raises(fada.FadaError, match=r"which has no columns.*--domain-from"):
+        CliRunner().invoke(app, [*command, "--domain-column", "century"], catch_exceptions=False)
+    done = CliRunner().invoke(app, [*command, "--domain-from", "folder"])
+    assert done.exit_code == 0, done.output
+    assert "validation lines" in done.output
+    run = fada.load_run(tmp_path / "run")
+    assert set(run.targets.domains) == set(ALPHABETS)
+    page = write_report([run.folder]).path.read_text(encoding="utf-8")
+    assert "validation lines, on which the best epoch was chosen" in page

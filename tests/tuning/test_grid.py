@@ -1,0 +1,433 @@
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.data.line import Line, LineSet, write_parquet
+from fada.decoding.guidance import Guidance
+from fada.decoding.lm import prior_weights
+from fada.decoding.nbest import NBest, Rescorer
+from fada.decoding.weights import BeamSearch, Knowledge, Tuned, Weights, decode_emissions, load_knowledge
+from fada.errors import FadaError
+from fada.evaluation.scores import evaluate
+from fada.targets.distribution import TargetSet
+from fada.tuning import grid as tuning
+from fada.tuning.grid import Grid, Trials, tune
+from tests.support.emission_sets import make_emissions, training_texts
+
+SMALL = Grid(
+    lam=(0.1, 0.3, 0.5), scale=(1.0, 100.0), prior_weight=(0.5, 1.0), lm_weight=(0.5,), length_bonus=(0.0, 1.0)
+)
+
+
+@pytest.fixture(scope="module")
+def knowledge():
+    return Knowledge.from_texts(training_texts(), order=4)
+
+
+@pytest.fixture(scope="module")
+def validation():
+    return make_emissions(1, 25, prefix="v")
+
+
+@pytest.fixture(scope="module")
+def tuned(validation, knowledge):
+    return tune(validation, knowledge, grid=SMALL, lms=(), prior=False)
+
+
+def test_weights_without_effect_are_equal():
+    assert Weights().change(lam=1.0, scale=7, distance="aligned_w2") == Weights()
+    assert Weights().change(lm="global", lm_weight=0) == Weights()
+    assert len({Weights(), Weights().change(beam=5)}) == 1
+
+
+def test_default_weights_are_plain_beam_search(validation, knowledge):
+    from fada.decoding.ctc import CTCBeamDecoder
+
+    decoder = CTCBeamDecoder(validation.symbols, beam_size=5)
+    expected = [found[0].text for found in decoder.decode_batch(validation.log_probs)]
+    assert BeamSearch(validation, knowledge).choose(Weights()) == expected
+    assert BeamSearch(validation, Knowledge()).choose(Weights()) == expected
+
+
+def test_every_line_is_decoded_with_the_target_and_language_model_of_its_domain(validation, knowledge):
+    weights = Weights(lam=0.5, scale=50, distance="aligned_w2", lm="domain", lm_weight=0.4, prior_weight=0.3)
+    found = decode_emissions(validation, weights, knowledge)
+    tuned = Tuned(**weights.model_dump())
+    for i in (0, len(found) - 1):
+        domain = validation.domains[i]
+        decoder = tuned.decoder(
+            validation.symbols,
+            target=knowledge.targets[domain],
+            prior=knowledge.prior,
+            lm=knowledge.domain_lms[domain],
+        )
+        best = decoder.decode(validation.log_probs[i])[0]
+        assert (best.text, best.score) == (found[i].text, pytest.approx(found[i].score))
+
+
+def test_the_domain_model_is_half_domain_half_global(knowledge):
+    from fada.decoding.lm import CharNgram
+
+    own = CharNgram.train(training_texts()["12"], 4)
+    a, b, mixed = (m.distribution("ab")["b"] for m in (own, knowledge.global_lm, knowledge.domain_lms["12"]))
+    first, second, first_mixed = (
+        m.distribution("")["a"] for m in (own, knowledge.global_lm, knowledge.domain_lms["12"])
+    )
+    assert mixed == pytest.approx((a + b) / 2)
+    assert first_mixed == pytest.approx((first + second) / 2)
+
+
+def test_trials_count_the_edits_that_evaluation_counts(validation, knowledge):
+    search = BeamSearch(validation, knowledge)
+    weights = Weights(lam=0.3, scale=100, distance="aligned_w2")
+    for metric in ("cer", "wer"):
+        trials = Trials(search, metric=metric)
+        expected = evaluate(validation.references, search.choose(weights), bootstrap=0)
+        assert trials.evaluate(weights) == pytest.approx(getattr(expected, metric))
+
+
+def test_tuning_finds_guidance_that_helps_and_says_how_sure_it_is(tuned):
+    evidence = tuned.evidence
+    assert tuned.guided
+    assert tuned.distance == "aligned_w2"
+    assert evidence.warning is None
+    assert evidence.chosen < evidence.held_out + 1e-9 < evidence.plain
+    assert evidence.gain["high"] < 0
+    assert evidence.gain["p"] < 0.05
+    assert evidence.guidance_gain["difference"] == pytest.approx(evidence.gain["difference"])
+    assert evidence.curve[0]["lam"] == 1.0
+    assert {point["lam"] for point in evidence.curve} == {0.1, 0.3, 0.5, 1.0}
+    assert min(point["error"] for point in evidence.curve) == pytest.approx(evidence.chosen, abs=1e-3)
+
+
+def test_tuning_recommends_plain_search_and_warns_when_nothing_is_better_beyond_noise(validation, knowledge):
+    inert = Grid(lam=(0.5, 0.9), scale=(1.0,), distance=("sorted_w2",))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tuned = tune(validation, knowledge, grid=inert, lms=(), prior=False)
+    assert tuned.weights == Weights()
+    assert tuned.evidence.chosen == tuned.evidence.plain
+    assert bool(tuned.evidence.warning) == bool(caught) == (tuned.evidence.best["lam"] < 1)
+
+
+class _Coins:
+    """A search whose settings are all equally good: each makes random mistakes of its own."""
+
+    kind = "ctc"
+    knowledge = Knowledge()
+
+    def __init__(self, lines, seed, rate_of=lambda weights: 0.3):
+        self.ids = [str(i) for i in range(lines)]
+        self.references = ["a" * 20] * lines
+        self.domains = [None] * lines
+        self.seed = seed
+        self.rate_of = rate_of
+
+    def choose(self, weights):
+        rng = np.random.default_rng([self.seed, int(1000 * weights.lam), int(weights.scale)])
+        wrong = rng.random((len(self.ids), 20)) < self.rate_of(weights)
+        return ["".join("b" if w else "a" for w in row) for row in wrong]
+
+
+def _decided(search, grid=Grid(distance=("sorted_w2",)), rule="best"):
+    trials = Trials(search)
+    trials.best_of([Weights(), *tuning.guidance_grid(Weights(), grid)], "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuning.decide(trials, Weights(), tuning.Folds.make(len(search.ids), None, 10, 0), rule)
+
+
+def test_the_luckiest_of_many_equal_settings_is_recommended_in_few_cases_only():
+    results = [_decided(_Coins(40, seed)) for seed in range(40)]
+    optimistic = np.mean([r.evidence.best["error"] - r.evidence.plain for r in results])
+    honest = np.mean([r.evidence.gain["difference"] for r in results])
+    assert optimistic < -1.5  # picking the best of 76 looks like a gain
+    assert abs(honest) < 0.75  # held-out lines do not fall for it
+    assert sum(r.guided for r in results) <= 6
+
+
+def test_a_setting_that_is_truly_better_is_recommended():
+    better = _Coins(60, 0, lambda weights: 0.2 if weights.lam == 0.4 and weights.scale == 10 else 0.3)
+    tuned = _decided(better)
+    assert (tuned.lam, tuned.scale) == (0.4, 10.0)
+    assert tuned.evidence.warning is None
+
+
+def test_the_warning_says_what_was_tried_and_what_is_recommended():
+    trials = Trials(_Coins(40, 3))
+    trials.best_of([Weights(), *tuning.guidance_grid(Weights(), Grid(scale=(1.0,)))], "")
+    folds = tuning.Folds.make(40, None, 10, 0)
+    with pytest.warns(UserWarning, match=r"lam .* is not better than λ = 1 .* Recommended is λ = 1"):
+        tuned = tuning.decide(trials, Weights(), folds)
+    assert tuned.lam == 1.0
+    assert tuned.evidence.best["lam"] < 1
+
+
+def test_one_standard_error_rule_takes_the_weakest_setting_that_is_as_good():
+    search = _Coins(60, 0, lambda weights: 0.1 if weights.lam <= 0.5 and weights.guided else 0.3)
+    grid = Grid(scale=(1.0,), distance=("sorted_w2",))
+    assert _decided(search, grid, "one_se").lam >= _decided(search, grid, "best").lam
+    assert 0.3 <= _decided(search, grid, "one_se").lam <= 0.5
+
+
+def test_folds_keep_pages_together():
+    pages = [i // 4 for i in range(40)]
+    folds = tuning.Folds.make(40, pages, 5, 0)
+    assert folds.count == 5
+    for page in range(10):
+        assert len({folds.number[i] for i in range(40) if pages[i] == page}) == 1
+
+
+def test_held_out_edits_use_the_best_setting_of_the_other_folds():
+    trials = Trials(_Coins(4, 0))
+    a, b = Weights(lam=0.1), Weights(lam=0.2)
+    trials.edits = {a: np.array([0, 0, 5, 5]), b: np.array([4, 4, 0, 0])}
+    folds = tuning.Folds(np.array([0, 0, 1, 1]), range(4), 2)
+    # without fold 0, b is best (0 against 10) and is applied to it; without fold 1, a
+    assert tuning.held_out_edits(trials, [a, b], folds).tolist() == [4, 4, 5, 5]
+
+
+def test_tuning_refuses_test_lines(validation, knowledge):
+    with pytest.raises(FadaError, match="50 of 50 test lines are also validation lines, the first is 'v-0'"):
+        tune(validation, knowledge, test=validation)
+    renumbered = make_emissions(2, 25, prefix="v")  # the same ids, other lines: running numbers in both files
+    tuning.refuse_overlap(validation, renumbered)
+
+
+def test_tuning_needs_references(validation, knowledge):
+    from dataclasses import replace
+
+    with pytest.raises(FadaError, match="tuning needs references"):
+        tune(replace(validation, references=None), knowledge)
+
+
+def test_joint_terms_are_tuned_and_keep_their_strength(validation, knowledge):
+    tuned = tune(validation, knowledge, grid=SMALL)
+    assert tuned.lm in ("global", "domain")
+    assert tuned.evidence.chosen < 5
+    on_top = next(iter(tuning.guidance_grid(Weights(lm="domain", lm_weight=0.5, prior_weight=1.0), SMALL)))
+    assert on_top.lm_weight == pytest.approx(0.5 * on_top.lam)
+    assert on_top.prior_weight == pytest.approx(on_top.lam)
+
+
+def test_weights_that_lack_their_knowledge_are_refused(validation):
+    with pytest.raises(FadaError, match="need a target file"):
+        BeamSearch(validation, Knowledge()).choose(Weights(lam=0.5))
+    with pytest.raises(FadaError, match="global language model, and there is none"):
+        BeamSearch(validation, Knowledge()).choose(Weights(lm="global", lm_weight=0.5))
+
+
+def test_tuning_resumes_from_its_store_without_decoding_again(tmp_path, validation, knowledge):
+    store = tmp_path / "trials.jsonl"
+    options = {"grid": Grid(lam=(0.3,), scale=(100.0,)), "lms": (), "prior": False, "store": store}
+    first = tune(validation, knowledge, **options)
+    lines = store.read_text(encoding="utf-8")
+    store.write_text(lines[:-40], encoding="utf-8")  # interrupted while writing
+    again = tune(validation, knowledge, **options)
+    assert again.evidence.curve == first.evidence.curve
+    trials = Trials(BeamSearch(validation, knowledge), store=store)
+    assert len(trials) >= 2
+    with pytest.raises(FadaError, match="results of other lines"):
+        Trials(BeamSearch(make_emissions(7, 25, prefix="v"), knowledge), store=store)
+
+
+def test_a_study_is_resumed_and_belongs_to_its_lines(tmp_path, validation, knowledge):
+    study = tmp_path / "study.db"
+    options = {"grid": Grid(lam=(0.5,), scale=(1.0,)), "lms": (), "study": study}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = tune(validation, knowledge, trials=3, **options)
+        second = tune(validation, knowledge, trials=6, **options)
+        count = len(second.evidence.curve)
+        third = tune(validation, knowledge, trials=6, **options)
+    assert len(first.evidence.curve) < count
+    assert len(third.evidence.curve) == count
+    with pytest.raises(FadaError, match="a study of other lines"):
+        tune(make_emissions(7, 25), knowledge, trials=3, **options)
+
+
+def test_tuned_file_round_trips_and_names_mistakes(tmp_path, tuned):
+    path = tmp_path / "tuned.json"
+    tuned.save(path)
+    assert Tuned.load(path) == tuned
+    assert list(json.loads(path.read_text(encoding="utf-8")))[:3] == ["version", "kind", "lam"]
+    path.write_text('{"lam": 0.4, "scale": 20, "distance": "aligned_w2"}', encoding="utf-8")
+    assert Tuned.load(path).weights == Weights(lam=0.4, scale=20, distance="aligned_w2")
+    for text, message in [
+        ('{"lambda": 0.4}', "lambda: Extra inputs are not permitted"),
+        ('{"lam": 1.4}', "lam: Input should be less than or equal to 1"),
+        ("{", "not JSON"),
+    ]:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(FadaError, match=message):
+            Tuned.load(path)
+    with pytest.raises(FadaError, match="fada tune"):
+        Tuned.load(tmp_path / "absent.json")
+
+
+def test_the_curve_is_drawn(tmp_path, tuned):
+    for name, start in [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")]:
+        tuning.draw_curve(tuned, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_pages_are_found_in_line_ids():
+    assert tuning.clusters_from_ids(["ms1_p2_l3", "ms1_p2_l4"], r"(.*)_l\d+") == ["ms1_p2"] * 2
+    with pytest.raises(FadaError, match="does not match the line id 'x'"):
+        tuning.clusters_from_ids(["x"], r"p\d+")
+
+
+# ---------------------------------------------------------------------------------------------------------- n-best
+
+
+def _nbest(validation, knowledge, size=8):
+    from fada.decoding.ctc import CTCBeamDecoder
+
+    decoder = CTCBeamDecoder(validation.symbols, beam_size=size)
+    found = decoder.decode_batch(validation.log_probs, nbest=size)
+    return NBest(
+        validation.ids,
+        [[h.text for h in line] for line in found],
+        [[h.log_prob for h in line] for line in found],
+        validation.references,
+        validation.domains,
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.tuples(st.text("abegh ", max_size=10), st.floats(-30, 0)), min_size=1, max_size=6),
+    st.floats(0.05, 1.0),
+    st.sampled_from([0.0, 0.7]),
+    st.sampled_from([0.0, 0.4]),
+    st.sampled_from([0.0, 1.0]),
+)
+def test_rescoring_equals_the_definition_of_the_score(hypotheses, lam, prior_weight, lm_weight, bonus):
+    knowledge = Knowledge.from_texts(training_texts(lines_per_domain=5), order=3)
+    weights = Weights(lam=lam, scale=20, distance="aligned_w2", prior_weight=prior_weight, length_bonus=bonus)
+    weights = weights.change(lm="domain", lm_weight=lm_weight)
+    target = knowledge.targets["12"]
+    guidance = Guidance(target, lam, weights.distance, weights.scale)
+    correction = dict(zip(target.symbols, prior_weights(target, knowledge.prior), strict=True))
+
+    def score(text, log_prob):
+        return (
+            guidance.score(log_prob, text)
+            + lm_weight * knowledge.domain_lms["12"].log_prob(text)
+            + prior_weight * sum(correction[c] for c in text)
+            + bonus * len(text)
+        )
+
+    lists = NBest(["l"], [[t for t, _ in hypotheses]], [[p for _, p in hypotheses]], [""], ["12"])
+    (chosen,) = Rescorer(lists, knowledge).choose(weights)
+    scores = {text: score(text, p) for text, p in sorted(hypotheses, key=lambda pair: pair[1])}
+    assert scores[chosen] == pytest.approx(max(scores.values()))
+
+
+def test_nbest_lists_are_tuned_by_rescoring_and_say_so(tmp_path, validation, knowledge):
+    lists = _nbest(validation, knowledge)
+    lists.save(tmp_path / "nbest.parquet")
+    assert NBest.load(tmp_path / "nbest.parquet") == lists
+    tuned = tune(lists, knowledge, grid=SMALL, lms=())
+    assert tuned.kind == "nbest"
+    plain, oracle = (
+        evaluate(lists.references, texts, bootstrap=0).cer
+        for texts in ([texts[0] for texts in lists.hypotheses], lists.oracle())
+    )
+    assert oracle <= tuned.evidence.chosen < tuned.evidence.plain == pytest.approx(plain)
+
+
+def test_nbest_mistakes_are_named(tmp_path):
+    path = tmp_path / "n.jsonl"
+    path.write_text('{"id": "a", "hypothesis": "x"}\n', encoding="utf-8")
+    with pytest.raises(FadaError, match="no column 'log_prob'"):
+        NBest.load(path)
+    path.write_text('{"id": "a", "hypothesis": "x", "log_prob": null}\n', encoding="utf-8")
+    with pytest.raises(FadaError, match="must hold a number"):
+        NBest.load(path)
+    with pytest.raises(FadaError, match="not finite"):
+        NBest(["a"], [["x"]], [[float("-inf")]])
+
+
+# ----------------------------------------------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def run_folder(tmp_path, validation):
+    folder = tmp_path / "run"
+    (folder / "emissions").mkdir(parents=True)
+    validation.save(folder / "emissions" / "validation.npz")
+    make_emissions(2, 25, prefix="t").save(folder / "emissions" / "test.npz")
+    TargetSet.from_texts(training_texts()).save(folder / "targets.json")
+    lines = [Line(f"{d}-{i}", t, d) for d, texts in training_texts().items() for i, t in enumerate(texts)]
+    write_parquet(LineSet.of(lines), folder / "train.parquet")
+    return folder
+
+
+def test_command_line_tunes_a_run_folder_and_evaluate_accepts_the_result(run_folder):
+    runner = CliRunner()
+    options = ["--scale", "100", "--distance", "aligned_w2", "--no-prior", "--curve", str(run_folder / "curve.svg")]
+    result = runner.invoke(app, ["tune", str(run_folder), *options, "--page", r"(\d)$"], catch_exceptions=False)
+    assert result.exit_code == 0
+    tuned = Tuned.load(run_folder / "tuned.json")
+    assert tuned.guided
+    assert tuned.evidence.clusters < tuned.evidence.lines
+    assert (run_folder / "curve.svg").exists()
+    arguments = ["--tuned", str(run_folder / "tuned.json"), "--targets", str(run_folder / "targets.json"), "--json"]
+    result = runner.invoke(
+        app, ["evaluate", str(run_folder / "emissions/test.npz"), *arguments], catch_exceptions=False
+    )
+    value = json.loads(result.stdout)
+    assert set(value["evaluations"]) == {"beam", "greedy", "tuned"}
+    assert value["comparisons"]["tuned"]["overall"]["cer"]["difference"] < 0
+    with pytest.raises(FadaError, match="tuned on 50 of these 50 lines"):
+        runner.invoke(
+            app, ["evaluate", str(run_folder / "emissions/validation.npz"), *arguments], catch_exceptions=False
+        )
+
+
+def test_command_line_takes_references_from_a_source_of_lines(run_folder, validation):
+    np.savez(run_folder / "foreign.npz", **dict(zip(validation.ids, validation.log_probs, strict=True)))
+    symbols = (run_folder / "emissions" / "symbols.json").read_text(encoding="utf-8")
+    (run_folder / "symbols.json").write_text(symbols, encoding="utf-8")
+    rows = zip(validation.ids, validation.references, validation.domains, strict=True)
+    write_parquet(LineSet.of([Line(*row) for row in rows]), run_folder / "validation.parquet")
+    files = tuning.load_tunable(run_folder / "foreign.npz", lines=run_folder / "validation.parquet")
+    assert files.validation.references == validation.references
+    assert files.validation.domains == validation.domains
+
+
+def test_language_models_are_made_of_training_lines_only(run_folder):
+    lines = [Line("a", "abba", "12", extra={"split": "train"}), Line("b", "zzz", "12", extra={"split": "test"})]
+    write_parquet(LineSet.of(lines), run_folder / "mixed.parquet")
+    loaded = load_knowledge(run_folder / "targets.json", [run_folder / "mixed.parquet"], order=3)
+    assert loaded.global_lm.vocabulary == ("a", "b")
+    assert loaded.lm_order == 3
+
+
+def test_a_cut_store_is_mended_and_other_grids_in_it_do_not_count(tmp_path, validation, knowledge):
+    store = tmp_path / "trials.jsonl"
+    options = {"lms": (), "prior": False, "store": store}
+    wide = tune(validation, knowledge, grid=Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options)
+    whole = store.read_text(encoding="utf-8")
+    store.write_text(whole[:-40], encoding="utf-8")
+    tune(validation, knowledge, grid=Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options)
+    assert sorted(store.read_text(encoding="utf-8").splitlines()) == sorted(whole.splitlines())
+    narrow = tune(validation, knowledge, grid=Grid(lam=(0.3,), scale=(1.0,)), **options)
+    assert len(narrow.evidence.curve) < len(wide.evidence.curve)
+    assert {point.get("scale", 1.0) for point in narrow.evidence.curve} == {1.0}
+
+
+def test_a_store_of_other_emissions_is_refused(tmp_path, validation, knowledge):
+    store = tmp_path / "trials.jsonl"
+    Trials(BeamSearch(validation, knowledge), store=store).evaluate(Weights())
+    sharper = [1.02 * scores for scores in validation.log_probs]
+    with pytest.raises(FadaError, match="results of other lines"):
+        Trials(BeamSearch(replace(validation, log_probs=sharper), knowledge), store=store)
