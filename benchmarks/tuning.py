@@ -18,7 +18,9 @@ import numpy as np
 from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
 from fada.common.files import write_json
 from fada.decoding.emissions import Emissions
-from fada.decoding.weights import BeamSearch, Knowledge, Weights, load_knowledge
+from fada.decoding.knowledge import Knowledge, load_knowledge
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.targets.distribution import TargetSet
 from fada.tuning.grid import PAPER, Grid, Tunable, load_tunable, tune
 

@@ -59,8 +59,8 @@ def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder, t
 
 
 def test_the_guided_row_is_guided_even_where_plain_decoding_is_best(demo_folder):
-    from fada.decoding.weights import Tuned
     from fada.experiments.study import _guided_weights
+    from fada.tuning.tuned import Tuned
 
     for name in ("standard", "fada-tr"):
         assert _guided_weights(Tuned.load(demo_folder / name / "tuned.json")).guided

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.line import read_lines
-from fada.decoding.weights import Knowledge, Weights
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.transcribe import transcribe
 from fada.targets.distribution import TargetSet

@@ -17,13 +17,16 @@ from fada.cli import app
 from fada.data.line import read_lines
 from fada.decoding.emissions import Emissions
 from fada.decoding.guidance import Guidance
-from fada.decoding.weights import Knowledge, Tuned, Weights, decode_emissions
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import decode_emissions
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.transcribe import Journal, emit, transcribe
 from fada.models.crnn import CRNNRecognizer
 from fada.models.whisper import WhisperRecognizer
 from fada.runs.export import Decoder
 from fada.targets.distribution import TargetSet
+from fada.tuning.tuned import Tuned
 from tests.models.test_seq2seq import whisper_folder
 from tests.support import xml_pages
 

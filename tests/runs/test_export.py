@@ -9,7 +9,8 @@ from fada.cli import app
 from fada.data.line import read_lines
 from fada.data.synthetic.set import make_synthetic
 from fada.decoding.emissions import Emissions
-from fada.decoding.weights import Knowledge, Weights
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
 from fada.models.folders import DEFAULT_MODEL, PRETRAINED, resolve
@@ -183,7 +184,7 @@ def test_runs_that_have_not_finished_are_refused(tmp_path):
 def test_the_stored_weights_decode_as_they_were_tuned(exported):
     decoder = Decoder.of_model(exported / "model")
     emissions = Emissions.load(exported / "run" / "emissions" / "test.npz")
-    from fada.decoding.weights import decode_emissions
+    from fada.decoding.search import decode_emissions
 
     texts = [found.text for found in decode_emissions(emissions, decoder.tuned.weights, decoder.knowledge)]
     assert len(texts) == 6

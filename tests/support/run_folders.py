@@ -16,8 +16,8 @@ from rapidfuzz.distance import Levenshtein
 
 from fada import TargetSet
 from fada.data.line import Line, write_parquet
-from fada.decoding.weights import Evidence, Tuned
 from fada.distances import sorted_w2
+from fada.tuning.tuned import Evidence, Tuned
 
 GREEK = (
     "καὶ τὸ τῆς ἐν τοῦ δὲ τὴν τῶν ὁ τὸν εἰς ὅτι θεοῦ λόγος ἀρχῇ ἦν πρὸς ἄνθρωπος φωνῆς εἰσπράττονται δίκας συμφώνως "

@@ -11,14 +11,17 @@ from typer.testing import CliRunner
 from fada.cli import app
 from fada.data.line import Line, LineSet, write_parquet
 from fada.decoding.guidance import Guidance
+from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.lm import prior_weights
 from fada.decoding.nbest import NBest, Rescorer
-from fada.decoding.weights import BeamSearch, Knowledge, Tuned, Weights, decode_emissions, load_knowledge
+from fada.decoding.search import BeamSearch, decode_emissions
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.scores import evaluate
 from fada.targets.distribution import TargetSet
 from fada.tuning import grid as tuning
 from fada.tuning.grid import Grid, Trials, tune
+from fada.tuning.tuned import Tuned
 from tests.support.emission_sets import make_emissions, training_texts
 
 SMALL = Grid(

@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.line import Line, LineSet, write_parquet
-from fada.decoding.weights import BeamSearch, Knowledge
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
 from fada.evaluation.predictions import SystemsEvaluation, read_systems
 from fada.evaluation.scores import compare, evaluate

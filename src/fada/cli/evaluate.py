@@ -69,8 +69,9 @@ def evaluate(
 
     def load(source: Path, hypotheses: Path | None = None) -> "Systems":
         if _is_emissions(source):
-            from fada.decoding.weights import Tuned, load_knowledge
+            from fada.decoding.knowledge import load_knowledge
             from fada.tuning.rivals import decode_tuned
+            from fada.tuning.tuned import Tuned
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)

@@ -22,7 +22,8 @@ from fada.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fada.decoding.weights import Knowledge, Weights
+    from fada.decoding.knowledge import Knowledge
+    from fada.decoding.weights import Weights
 
 _INPUTS = typer.Argument(
     ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
@@ -193,9 +194,10 @@ def _decoder(
     """The decoder named by --tuned, else the one stored with the model unless --lam or --targets replace it, else
     Eq. 2; in each, what was `asked` for holds.
     """
-    from fada.decoding.weights import Tuned, load_knowledge
+    from fada.decoding.knowledge import load_knowledge
     from fada.errors import FadaError
     from fada.runs.export import Decoder
+    from fada.tuning.tuned import Tuned
 
     if lm_text and tuned is None:
         raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")

@@ -53,7 +53,7 @@ def tune(
     from fada.cli.evaluate import readable
     from fada.cli.output import Format, chosen_format, print_json, print_rows
     from fada.common.files import write_json
-    from fada.decoding.weights import load_knowledge
+    from fada.decoding.knowledge import load_knowledge
     from fada.errors import FadaError
     from fada.tuning.grid import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
 

@@ -18,8 +18,9 @@ from rapidfuzz.distance import Levenshtein
 
 from fada.common.files import replacing
 from fada.decoding.guidance import Guidance
+from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import prior_weights
-from fada.decoding.weights import Knowledge, LanguageModel, Weights
+from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import read_table
 from fada.targets.distribution import OTHER, CharDistribution

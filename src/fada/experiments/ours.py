@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fada.data.line import Line, write_parquet
 from fada.decoding.emissions import Emissions
-from fada.decoding.weights import BeamSearch, Knowledge, Weights
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.experiments.study import train_all
 from fada.runs.run import Run
 from fada.tuning.grid import LANGUAGE, PRIOR, Grid, Trials, descend, guidance_grid, with_domain_lm

@@ -19,7 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from fada._version import __version__
 from fada.common.files import write_json, write_text
 from fada.common.settings import read_recipe, validated
-from fada.decoding.weights import BeamSearch, Knowledge, Weights
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems, evaluate_systems
 from fada.evaluation.scores import score_lines

@@ -16,13 +16,16 @@ from typing import Any
 
 from fada.common.files import write_json
 from fada.common.say import console
-from fada.decoding.weights import NO_GUIDANCE, Knowledge, Tuned, Weights, decode_emissions
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import decode_emissions
+from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import SCORE_COLUMNS, Systems, SystemsEvaluation, evaluate_systems
 from fada.runs.run import Run, load_run
 from fada.targets.distribution import TargetSet
 from fada.text.normalizer import natural_key
 from fada.tuning.grid import Grid, tune
+from fada.tuning.tuned import Tuned
 
 PathLike = str | os.PathLike[str]
 

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from fada.common.say import progress_bar
 from fada.data.line import Line, LineSet
 from fada.data.write import Provenance, Transcription, chosen_format, is_folder, refuse_others, write_transcriptions
-from fada.decoding.weights import Knowledge, Weights, decode_emissions
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import decode_emissions
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.models.folders import is_model_folder, resolve
 

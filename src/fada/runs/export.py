@@ -12,13 +12,16 @@ import numpy as np
 
 from fada._version import __version__
 from fada.common.files import write_text
-from fada.decoding.weights import BeamSearch, Knowledge, Tuned, Weights
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
 from fada.runs.run import Run, load_run
 from fada.text.normalizer import natural_key
 from fada.training.train import read_splits, settings_of
 from fada.tuning.grid import LANGUAGE, PRIOR, Trials, descend, refuse_overlap, with_domain_lm
+from fada.tuning.tuned import Tuned
 
 DECODER = "decoder"
 """Folder of the tuned weights and what they need, inside a model folder."""

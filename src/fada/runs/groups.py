@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from fada.decoding.weights import Tuned
 from fada.errors import FadaError
 from fada.evaluation.predictions import SCORE_COLUMNS, read_table
 from fada.evaluation.scores import Evaluation, evaluate
 from fada.targets.distribution import TargetSet
+from fada.tuning.tuned import Tuned
 
 Training = Literal["standard", "TR-TT", "FADA"]
 

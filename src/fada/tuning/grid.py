@@ -29,11 +29,14 @@ from fada._version import __version__
 from fada.common.files import replacing, write_text
 from fada.common.say import track
 from fada.common.settings import validated
+from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
-from fada.decoding.weights import NO_GUIDANCE, BeamSearch, Evidence, Knowledge, LanguageModel, Tuned, Weights
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import NO_GUIDANCE, LanguageModel, Weights
 from fada.errors import FadaError, missing_extra
 from fada.evaluation import significance as statistics
 from fada.evaluation.edits import score_lines
+from fada.tuning.tuned import Evidence, Tuned
 
 if TYPE_CHECKING:
     from fada.decoding.emissions import Emissions

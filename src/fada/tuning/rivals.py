@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest
-from fada.decoding.weights import BeamSearch, Knowledge, Tuned, Weights
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems, SystemsEvaluation, evaluate_systems
 from fada.tuning.grid import (
@@ -26,6 +28,7 @@ from fada.tuning.grid import (
     refuse_overlap,
     used_for_tuning,
 )
+from fada.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
     from fada.decoding.emissions import Emissions
