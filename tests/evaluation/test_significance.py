@@ -141,6 +141,8 @@ def test_mean_and_sem_over_seeds():
     assert result.sem == pytest.approx(2 / np.sqrt(3))
     assert str(result) == "12.00 (1.15)"
     assert statistics.mean_sem([10.0]).sem is None
+    assert statistics.sem([10.0]) is None
+    assert statistics.sem([10.0, 12.0, 14.0]) == result.sem
     with pytest.raises(FadaError, match="at least one"):
         statistics.mean_sem([])
 

@@ -215,8 +215,13 @@ def mean_sem(values: ArrayLike) -> MeanSem:
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0:
         raise FadaError("mean over no runs: give at least one value.")
-    sem = float(array.std(ddof=1) / np.sqrt(array.size)) if array.size > 1 else None
-    return MeanSem(float(array.mean()), sem, int(array.size))
+    return MeanSem(float(array.mean()), sem(array), int(array.size))
+
+
+def sem(values: ArrayLike) -> float | None:
+    """Standard error of the mean; None for one value, whose spread is unknown."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(array.std(ddof=1) / np.sqrt(array.size)) if array.size > 1 else None
 
 
 def _group_sums(values: Floats, numbers: NDArray[Any], groups: int) -> Floats:

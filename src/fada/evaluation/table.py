@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fada.common.files import write_text
 from fada.errors import FadaError
 from fada.evaluation.significance import MeanSem
 
+_PIPE = re.compile(r"(?<!\\)\|")
 FORMATS = ("html", "md", "tex", "csv")
 
 
@@ -67,10 +68,8 @@ class Table:
             return _escape_markdown(value or "")
 
         names = [_escape_markdown(name) for name in self._flat_columns()]
-        lines = [names, ["---"] * self.labels + ["---:"] * (len(names) - self.labels)]
-        lines += [[cell(value) for value in row] for row in self.rows]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"**{_escape_markdown(self.title)}.** {_escape_markdown(self.caption)}\n\n{body}\n"
+        body = markdown_table(names, ([cell(value) for value in row] for row in self.rows), labels=self.labels)
+        return f"**{_escape_markdown(self.title)}.** {_escape_markdown(self.caption)}\n\n{body}"
 
     def to_latex(self) -> str:
         """A ``table`` for a document that loads ``booktabs`` (and a Unicode engine for labels in other scripts)."""
@@ -177,6 +176,14 @@ class Table:
     def _flat_columns(self) -> list[str]:
         groups = [text for text, span in self.heads for _ in range(span)] or [""] * len(self.columns)
         return [f"{group} {name}".strip() for group, name in zip(groups, self.columns, strict=True)]
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, labels: int | None = None) -> str:
+    """A pipe table of cells that are Markdown already; the columns after `labels` (all, if None) are set right."""
+    labels = len(columns) if labels is None else labels
+    lines = [columns, ["---"] * labels + ["---:"] * (len(columns) - labels)]
+    lines += [[_PIPE.sub(r"\|", str(cell)) for cell in row] for row in rows]
+    return "".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines)
 
 
 def write_tables(

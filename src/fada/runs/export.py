@@ -17,6 +17,7 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
+from fada.evaluation.table import markdown_table
 from fada.runs.run import Run, load_run
 from fada.text.normalizer import natural_key
 from fada.training.train import read_splits, settings_of
@@ -166,12 +167,12 @@ def _without_domains(run: Run, decoder: Decoder) -> list[str]:
 def _error_rows(domain_of: Sequence[str], references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> list[str]:
     """A Markdown table: CER of every system per domain and overall."""
     domains = sorted(set(domain_of), key=natural_key)
-    rows = [f"| | {' | '.join(domains)} | all |", "|" + "---|" * (len(domains) + 2)]
+    rows = []
     for name, texts in systems.items():
         scores = score_lines(references, texts)
         cells = []
         for domain in [*domains, None]:
             inside = [domain in (None, found) for found in domain_of]
             cells.append(f"{scores.rates(np.array(inside))['cer']:.1f}")
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return rows
+        rows.append([name, *cells])
+    return markdown_table(["", *domains, "all"], rows, labels=1).splitlines()

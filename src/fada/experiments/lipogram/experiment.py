@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from fada.common.say import console, track
 from fada.common.settings import read_recipe, validated
 from fada.decoding.guidance import Guidance
 from fada.errors import FadaError
+from fada.evaluation.significance import sem
 from fada.experiments.lipogram.effects import expected_effects
 from fada.experiments.lipogram.readability import words_of
 from fada.experiments.lipogram.writer import (
@@ -426,9 +427,9 @@ def compared(
     return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
-def _mean(values: Sequence[float]) -> dict[str, float]:
+def _mean(values: Sequence[float]) -> dict[str, float | None]:
     """Mean and its standard error."""
-    return {"mean": fmean(values), "sem": stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0}
+    return {"mean": fmean(values), "sem": sem(values)}
 
 
 def _averaged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -438,7 +439,7 @@ def _averaged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in METRICS:
         values = [fmean(r["metrics"][name] for r in records if r["seed"] == seed) for seed in seeds]
         row[name] = fmean(values)
-        row[f"{name}_sem"] = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+        row[f"{name}_sem"] = sem(values)
     seconds = sum(record["seconds"] for record in records)
     row["overhead"] = 100 * sum(r["guidance_seconds"] for r in records) / (seconds or 1.0)
     return row
@@ -480,8 +481,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
         ]
         for row in summary["rates"]:
             wanted = "| |" if row["factor"] is None else f"{row['factor']:g} | {100 * row['requested']:.2f} |"
-            realised = {name: 100 * value for name, value in row["realised"].items()}
-            parts.append(f"| {row['letter']} | {wanted} {_pm(realised, 2)} | {_pm(row['perplexity'], 2)} |")
+            parts.append(f"| {row['letter']} | {wanted} {_pm(row['realised'], 100)} | {_pm(row['perplexity'])} |")
         parts.append("")
     if summary["author"]:
         parts += [
@@ -490,14 +490,13 @@ def markdown(summary: Mapping[str, Any]) -> str:
             "|---|---|---|",
         ]
         for row in summary["author"]:
-            distance = {name: 1000 * value for name, value in row["distance"].items()}
-            parts.append(f"| {row['mode']} | {_pm(distance, 2)} | {_pm(row['perplexity'], 2)} |")
+            parts.append(f"| {row['mode']} | {_pm(row['distance'], 1000)} | {_pm(row['perplexity'])} |")
         parts.append("")
     return "\n".join(parts)
 
 
-def _pm(figure: Mapping[str, float], digits: int) -> str:
-    return f"{figure['mean']:.{digits}f}" + (f" ± {figure['sem']:.{digits}f}" if figure["sem"] else "")
+def _pm(figure: Mapping[str, float], factor: float = 1) -> str:
+    return f"{factor * figure['mean']:.2f}" + (f" ± {factor * figure['sem']:.2f}" if figure["sem"] else "")
 
 
 def _comparisons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
