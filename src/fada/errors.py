@@ -1,4 +1,24 @@
-"""The one exception that is the user's to mend."""
+"""The one exception that is the user's to mend, and which extra brings which package."""
+
+EXTRAS = {
+    "accelerate": "train",
+    "datasets": "hub",
+    "fontTools": "synth",
+    "gguf": "lipogram",
+    "matplotlib": "analysis",
+    "optuna": "tune",
+    "ot": "analysis",
+    "pyphen": "lipogram",
+    "sentencepiece": "train",
+    "soundfile": "audio",
+    "soxr": "audio",
+    "statsmodels": "analysis",
+    "tokenizers": "train",
+    "torch": "train",
+    "transformers": "train",
+    "wordfreq": "lipogram",
+}
+"""Extra by the name under which a package is imported."""
 
 
 class FadaError(Exception):

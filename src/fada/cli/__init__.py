@@ -1,18 +1,35 @@
 """The command line: verbs over the library, no logic of their own. Heavy imports stay inside the command bodies."""
 
+import errno
 import importlib
 import io
 import os
 import pkgutil
 import sys
+from typing import Any
 
 import typer
+import typer.core
 
 from fada._version import __version__
-from fada.errors import FadaError, Interrupted
+from fada.cli.output import echo
+from fada.errors import EXTRAS, FadaError, Interrupted
+
+
+class _Commands(typer.core.TyperGroup):
+    """Click takes an EOFError of a damaged file for the end of a dialogue and says only "Aborted"; this keeps it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:
+            told = _told(error)
+            raise FadaError(told[0] if told else str(error)) from error
+
 
 app = typer.Typer(
     name="fada",
+    cls=_Commands,
     help="Text recognition that respects how often characters are used: targets, training, decoding, evaluation.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -31,7 +48,9 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_print_version, is_eager=True),
 ) -> None:
-    pass
+    from fada.common.say import show_records
+
+    show_records()
 
 
 _SHARED = {"options", "output"}
@@ -46,24 +65,77 @@ def _write_any_character() -> None:
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
+def _told(error: BaseException) -> tuple[str, int] | None:
+    """The sentence and the exit code for what the user's files, disk or installation did; None for a fault of ours."""
+    if isinstance(error, FadaError):
+        return str(error), 2
+    if isinstance(error, Interrupted):
+        return str(error), error.code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if extra := EXTRAS.get(package):
+            return f"this needs the package {package}, which is not installed. Try: pip install 'fada[{extra}]'", 2
+    if isinstance(error, OSError):
+        return _about_files(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({error}). Read less at once, or use a machine with more.", 1
+    for kind, sentence in _DAMAGED.items():
+        if any(base.__name__ == kind for base in type(error).__mro__):
+            return f"{sentence} ({_first_line(error)}). FADA_DEBUG=1 shows which reader met it.", 2
+    return None
+
+
+_DAMAGED = {
+    "UnicodeDecodeError": "a file is not UTF-8 text; save it as UTF-8",
+    "RecursionError": "a file is nested too deeply to be read",
+    "EOFError": "a stored file ends too early: it is empty or was cut short",
+    "BadZipFile": "a stored file is damaged or not what its name says",
+    "UnpicklingError": "a stored file is damaged or not what its name says",
+    "SafetensorError": "the weights of a model are damaged, or only a git-lfs pointer to them",
+    "ArrowInvalid": "a parquet or Arrow file is damaged",
+}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_PLACES = {
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+    errno.EROFS: "the disk is read-only",
+    errno.ENOENT: "no such file or folder",
+    errno.ENOTDIR: "a part of this path is a file, not a folder",
+    errno.EISDIR: "this is a folder, a file was expected",
+    errno.EEXIST: "exists already",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "a symbolic link that leads to itself",
+}
+
+
+def _about_files(error: OSError) -> tuple[str, int] | None:
+    where = f"{error.filename}: " if error.filename is not None else ""
+    if error.errno in _FULL:
+        return f"{where}the disk is full. What was finished is kept; free some space and give the command again.", 1
+    if error.errno in _PLACES:
+        return f"{where}{_PLACES[error.errno]}", 2
+    return (f"{where}{error.strerror}", 1) if error.strerror else None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
 def main() -> None:
-    """Entry point: 0 done, 1 a failure of ours, 2 the user's mistake, 3 a threshold missed, 130 interrupted."""
+    """Entry point: 0 done, 1 our fault or a full disk, 2 the user's to mend, 3 a threshold missed, 128 + signal."""
     _write_any_character()
+    if not os.environ.get("COLUMNS", "1").isdecimal() or os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]  # rich would print nothing
     try:
         app(standalone_mode=True)
-    except FadaError as error:
-        typer.echo(f"fada: {error}", err=True)
-        sys.exit(2)
-    except Interrupted as stop:
-        typer.echo(f"fada: {stop}", err=True)
-        sys.exit(stop.code)
-    except KeyboardInterrupt:
-        typer.echo("fada: interrupted", err=True)
-        sys.exit(130)
-    except Exception as error:
-        if os.environ.get("FADA_DEBUG"):
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get("FADA_DEBUG") and not isinstance(error, FadaError | Interrupted | KeyboardInterrupt):
             raise
-        typer.echo(
-            f"fada: internal error, {type(error).__name__}: {error} (FADA_DEBUG=1 shows the traceback)", err=True
+        sentence, code = _told(error) or (
+            f"internal error, {type(error).__name__}: {error} (FADA_DEBUG=1 shows the traceback)",
+            1,
         )
-        sys.exit(1)
+        echo(f"fada: {sentence}", err=True)
+        sys.exit(code)

@@ -21,7 +21,7 @@ from fada.cli.options import (
     TextColumn,
     reading,
 )
-from fada.cli.output import chosen_format, print_json, print_rows
+from fada.cli.output import chosen_format, echo, print_json, print_rows
 
 if TYPE_CHECKING:
     from fada.data.line import LineSet
@@ -92,11 +92,11 @@ def inspect_command(
     if found.with_image:
         print_rows(found.width_rows(), title="widths in pixels at a height of 64")
     facts = {"without transcription": found.without_text, "empty transcription": found.empty_texts}
-    typer.echo("; ".join([f"longest text: {found.longest_text} characters", *(f"{k}: {v}" for k, v in facts.items())]))
+    echo("; ".join([f"longest text: {found.longest_text} characters", *(f"{k}: {v}" for k, v in facts.items())]))
     _tell(lines)
     for name, value in (("licence", found.licence), ("citation", found.citation), ("contact sheet", drawn)):
         if value:
-            typer.echo(f"{name}: {value}")
+            echo(f"{name}: {value}")
 
 
 @app.command("convert")
@@ -156,7 +156,7 @@ def published_command(
             print_rows(rows, output=chosen_format(as_json, as_csv))
             return
         for row in rows:
-            typer.echo("\n  ".join([f"{row['name']}: {row['title']}", row["licence"], row["home"], row["citation"]]))
+            echo("\n  ".join([f"{row['name']}: {row['title']}", row["licence"], row["home"], row["citation"]]))
         return
     if destination is None:
         raise FadaError(f"{name}: say where to write it, with --to FOLDER.")
@@ -184,24 +184,24 @@ def _convert(lines: "LineSet", destination: Path, format: str | None = None) -> 
     finally:
         _tell(lines)
     several = f" and {len(files) - 5} more" if len(files) > 5 else ""
-    typer.echo(f"written: {', '.join(map(str, files[:5]))}{several}")
+    echo(f"written: {', '.join(map(str, files[:5]))}{several}")
 
 
 def _tell(lines: "LineSet", most: int = 10) -> None:
     """What was skipped or changed, on standard error."""
     for note in lines.notes[:most]:
-        typer.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     if len(lines.notes) > most:
-        typer.echo(f"note: ... and {len(lines.notes) - most} more notes", err=True)
+        echo(f"note: ... and {len(lines.notes) - most} more notes", err=True)
     if not lines.skipped_count:
         return
-    typer.echo(f"skipped: {lines.skipped_count}", err=True)
+    echo(f"skipped: {lines.skipped_count}", err=True)
     for reason, number in lines.reasons.most_common():
-        typer.echo(f"  {number} x {reason}", err=True)
+        echo(f"  {number} x {reason}", err=True)
     for one in lines.skipped[:most]:
-        typer.echo(f"  {one}", err=True)
+        echo(f"  {one}", err=True)
     if lines.skipped_count > most:
-        typer.echo(f"  ... and {lines.skipped_count - most} more", err=True)
+        echo(f"  ... and {lines.skipped_count - most} more", err=True)
 
 
 def register(parent: typer.Typer) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fada.cli.output import echo
+
 if TYPE_CHECKING:
     from fada.decoding.ctc import Hypothesis
 
@@ -90,7 +92,7 @@ def decode(
         _print_tsv(rows)
     else:
         _WRITERS[out.suffix](out, rows)
-        typer.echo(f"{len(data)} lines decoded: {out}")
+        echo(f"{len(data)} lines decoded: {out}")
 
 
 def _rows(

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fada.cli.output import echo
+
 if TYPE_CHECKING:
     from fada.evaluation.predictions import Systems, SystemsEvaluation
 
@@ -125,15 +127,15 @@ def evaluate(
         if not seeds:
             _print_details(result, lists, by)
         if not normalization and (note := systems.unicode_note()):
-            typer.echo(note, err=True)
+            echo(note, err=True)
         if systems.left_out:
-            typer.echo(f"{systems.left_out} lines left out: no reference, or not in every system.", err=True)
+            echo(f"{systems.left_out} lines left out: no reference, or not in every system.", err=True)
 
     above = [
         (name, e.cer) for r in results for name, e in r.evaluations.items() if max_cer is not None and e.cer > max_cer
     ]
     for name, cer in above:
-        typer.echo(f"{name}: CER {cer:.2f} % is above {max_cer:g} %", err=True)
+        echo(f"{name}: CER {cer:.2f} % is above {max_cer:g} %", err=True)
     if above:
         raise typer.Exit(THRESHOLD_EXCEEDED)
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -31,5 +33,5 @@ def export(
 
     folder = write(run, out, title=title, licence=licence, credits_file=credits_file, data=data, order=order, beam=beam)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    typer.echo((folder / "README.md").read_text(encoding="utf-8"))
-    typer.echo(f"{folder}: {size / 2**20:.1f} MiB")
+    echo((folder / "README.md").read_text(encoding="utf-8"))
+    echo(f"{folder}: {size / 2**20:.1f} MiB")

@@ -1,4 +1,4 @@
-"""One table, three ways to print it: for a person, for a program (JSON), for a spreadsheet (CSV)."""
+"""What a command prints: sentences, and tables for a person, for a program (JSON) and for a spreadsheet (CSV)."""
 
 import csv
 import json
@@ -6,6 +6,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
+
+
+def echo(text: object, err: bool = False, nl: bool = True) -> None:
+    """Print a sentence or a text; what the data brings cannot steer a terminal."""
+    import typer
+
+    told = str(text)
+    if (sys.stderr if err else sys.stdout).isatty():
+        from fada.common.say import printable
+
+        told = printable(told)
+    typer.echo(told, err=err, nl=nl)
 
 
 class Format(StrEnum):
@@ -44,10 +56,12 @@ def print_rows(
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title and escape(title))
+    from fada.common.say import printable
+
+    table = Table(title=title and escape(printable(title)))
     for column in columns:
         numeric = all(isinstance(row[column], int | float | None) for row in rows)
-        table.add_column(escape(column), justify="right" if numeric else "left")
+        table.add_column(escape(printable(column)), justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(_cell(value, digits) for value in row.values()))
     Console().print(table)
@@ -56,6 +70,8 @@ def print_rows(
 def _cell(value: Any, digits: int) -> str:
     from rich.markup import escape
 
+    from fada.common.say import printable
+
     if value is None:
         return ""
-    return f"{value:.{digits}f}" if isinstance(value, float) else escape(str(value))
+    return f"{value:.{digits}f}" if isinstance(value, float) else escape(printable(str(value)))

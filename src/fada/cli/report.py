@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
@@ -64,8 +66,8 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print_json(written.to_dict())
             return
-        typer.echo(f"{written.path}: {written.size / 1e6:.1f} MB, {written.lines:,} lines, {written.images:,} images")
+        echo(f"{written.path}: {written.size / 1e6:.1f} MB, {written.lines:,} lines, {written.images:,} images")
         for path in written.tables:
-            typer.echo(str(path))
+            echo(str(path))
         for note in written.notes:
-            typer.echo(note, err=True)
+            echo(note, err=True)

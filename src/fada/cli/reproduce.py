@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -36,5 +38,5 @@ def reproduce(
         folder = run(
             recipe, data, runs=runs, results=results, seeds=seed, arms=arm, quick=quick, paper=paper, jobs=jobs
         )
-        typer.echo((folder / "table.md").read_text(encoding="utf-8"))
-        typer.echo(f"results: {folder}")
+        echo((folder / "table.md").read_text(encoding="utf-8"))
+        echo(f"results: {folder}")

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -20,7 +22,7 @@ def results(
 
     text = document(folder)
     if out is None:
-        typer.echo(text)
+        echo(text)
     else:
         write_text(out, text)
-        typer.echo(f"{out}: {len(text.splitlines())} lines")
+        echo(f"{out}: {len(text.splitlines())} lines")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fada.cli.options import DomainColumn, DomainFrom, TextColumn
+from fada.cli.output import echo
 
 if TYPE_CHECKING:
     from fada.experiments.study import Study
@@ -66,5 +67,5 @@ def _print(result: "Study") -> None:
     print_rows(result.tests(), "against the standard model with plain beam search", digits=3)
     for name, tuned in result.tuned.items():
         if tuned.evidence and tuned.evidence.warning:
-            typer.echo(f"{name}: {tuned.evidence.warning}")
-    typer.echo(f"report: {result.report}")
+            echo(f"{name}: {tuned.evidence.warning}")
+    echo(f"report: {result.report}")

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -33,7 +35,7 @@ def synth(
 ) -> None:
     """Make handwritten-looking lines whose domains differ in their letter frequencies by a known amount."""
     from fada.cli.output import Format, chosen_format, print_json, print_rows
-    from fada.common.say import console
+    from fada.common.say import waiting
     from fada.data.synthetic.set import make_synthetic, parse_pearson
 
     made = make_synthetic(
@@ -48,7 +50,7 @@ def synth(
         fonts=fonts,
         processes=processes,
     )
-    with console.status(f"Writing {lines:,} lines"):
+    with waiting(f"writing {lines:,} lines"):
         made.save(out)
     output = chosen_format(as_json, as_csv)
     if output is Format.JSON:
@@ -61,4 +63,4 @@ def synth(
     print_rows(rows, "Pearson correlation of letter frequencies", output, digits=3)
     if output is Format.TABLE:
         parts = ", ".join(f"{split} {number:,}" for split, number in made.metadata["lines"].items())
-        typer.echo(f"{out}: {lines:,} lines ({parts})\nlicence: {made.metadata['licence']}")
+        echo(f"{out}: {lines:,} lines ({parts})\nlicence: {made.metadata['licence']}")

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fada.cli.output import echo
+
 if TYPE_CHECKING:
     from fada.cli.output import Format
     from fada.targets.distribution import CharDistribution, TargetSet
@@ -70,9 +72,9 @@ def build(
             progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
         targets = TargetSet.from_pairs(corpus, normalizer)
     for note in corpus.notes[:10]:
-        typer.echo(f"left out: {note}", err=True)
+        echo(f"left out: {note}", err=True)
     if len(corpus.notes) > 10:
-        typer.echo(f"left out: … and {len(corpus.notes) - 10} more", err=True)
+        echo(f"left out: … and {len(corpus.notes) - 10} more", err=True)
     targets.save(out)
     _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
 
@@ -233,6 +235,7 @@ def _print_frequencies(targets: "TargetSet", order: list[int]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from fada.common.say import printable
     from fada.text.normalizer import visible
 
     console = Console()
@@ -244,7 +247,7 @@ def _print_frequencies(targets: "TargetSet", order: list[int]) -> None:
         names = targets.domains[start : start + columns]
         table = Table(title=None if start else "percent ± standard error")
         for name in ("character", *names):
-            table.add_column(Text(name), no_wrap=True)
+            table.add_column(Text(printable(name)), no_wrap=True)
         for i in order:
             cells = [_cell(targets[name], i, peak, width) for name in names]
             table.add_row(*map(Text, (visible(targets.symbols[i]), *cells)))

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from fada.cli.options import DomainColumn, DomainFrom, TextColumn
+from fada.cli.output import echo
 
 
 def train(
@@ -66,10 +67,10 @@ def train(
     metrics = finished.metrics
     split = "test" if "test" in metrics else "validation"
     if split == "validation":
-        typer.echo("no test lines: these are the validation lines, on which the best epoch was chosen", err=True)
+        echo("no test lines: these are the validation lines, on which the best epoch was chosen", err=True)
     for system, rates in metrics[split].items():
-        typer.echo(f"{system}, {split} lines: CER {rates['cer']:.2f} %, WER {rates['wer']:.2f} %")
-    typer.echo(f"{finished.folder}: best epoch {metrics['best_epoch']}, {metrics['seconds'] / 60:.1f} minutes")
+        echo(f"{system}, {split} lines: CER {rates['cer']:.2f} %, WER {rates['wer']:.2f} %")
+    echo(f"{finished.folder}: best epoch {metrics['best_epoch']}, {metrics['seconds'] / 60:.1f} minutes")
 
 
 def register(app: typer.Typer) -> None:

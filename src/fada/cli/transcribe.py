@@ -20,6 +20,7 @@ from fada.cli.options import (
     Split,
     reading,
 )
+from fada.cli.output import echo
 
 if TYPE_CHECKING:
     from fada.decoding.knowledge import Knowledge
@@ -97,7 +98,7 @@ def transcribe(
 
     model, inputs = _model_and_inputs(model_and_inputs, DEFAULT_MODEL)
     if model == DEFAULT_MODEL and model not in model_and_inputs:
-        typer.echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
+        echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
     if out is not None:
         refuse_source(inputs, out)
     source = reading(locals())
@@ -121,13 +122,13 @@ def transcribe(
             restart=restart,
         )
         if out is None and target.is_file():
-            typer.echo(target.read_text(encoding="utf-8"), nl=False)
+            echo(target.read_text(encoding="utf-8"), nl=False)
     _report(summary.failed, summary.notes)
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
     more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
     where = f"{summary.files[0]}{more}" if summary.files else str(out)
     told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed"
-    typer.echo(told if out is None else f"{told}: {where}", err=out is None)
+    echo(told if out is None else f"{told}: {where}", err=out is None)
     if not summary.transcribed:
         raise typer.Exit(2)
 
@@ -157,7 +158,7 @@ def emit(
     emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
     emissions.save(out)
     _report(failed, notes)
-    typer.echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
+    echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
 
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
@@ -235,7 +236,7 @@ def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> 
 
 def _report(failed: list[str], notes: list[str]) -> None:
     for reason in [*failed[:20], *notes[:20]]:
-        typer.echo(f"  {reason}", err=True)
+        echo(f"  {reason}", err=True)
     left = max(len(failed) - 20, 0) + max(len(notes) - 20, 0)
     if left:
-        typer.echo(f"  … and {left} more", err=True)
+        echo(f"  … and {left} more", err=True)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def tune(
     source: Path = typer.Argument(help="Validation emissions (.npz), n-best lists (parquet, JSONL), or a run folder."),
@@ -101,14 +103,12 @@ def tune(
     print_rows(rows if shown is Format.CSV else readable(rows), "validation" if table is None else "test", shown)
     unknown = knowledge.unknown_domains(files.validation.domains or [])
     if unknown and shown is Format.TABLE:
-        typer.echo(f"no target for domain {', '.join(unknown)}: guided to the overall distribution.", err=True)
+        echo(f"no target for domain {', '.join(unknown)}: guided to the overall distribution.", err=True)
     if tuned.evidence and tuned.evidence.warning:
-        typer.echo(f"fada: {tuned.evidence.warning}", err=True)
+        echo(f"fada: {tuned.evidence.warning}", err=True)
     if tuned.evidence and tuned.evidence.at_edge:
-        typer.echo(
-            f"at the end of the grid: {', '.join(tuned.evidence.at_edge)}; --trials searches beyond it.", err=True
-        )
-    typer.echo(f"{path}: λ {tuned.lam:g}, {tuned.evidence.seconds if tuned.evidence else 0:.1f} s", err=True)
+        echo(f"at the end of the grid: {', '.join(tuned.evidence.at_edge)}; --trials searches beyond it.", err=True)
+    echo(f"{path}: λ {tuned.lam:g}, {tuned.evidence.seconds if tuned.evidence else 0:.1f} s", err=True)
 
 
 def register(app: typer.Typer) -> None:

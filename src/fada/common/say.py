@@ -1,5 +1,11 @@
-"""Progress bars with time left, on standard error, silent where nobody is watching."""
+"""What is told while work is done: log records and progress bars on standard error. Nothing in the library prints.
 
+Modules write to ``logging.getLogger(__name__)``. The command line shows the records (`show_records`); a program that
+uses the library decides for itself.
+"""
+
+import logging
+import unicodedata
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
@@ -17,7 +23,35 @@ from rich.progress import (
 
 T = TypeVar("T")
 
-console = Console(stderr=True)
+_console = Console(stderr=True)
+
+
+def printable(text: str) -> str:
+    """`text` for a terminal: control characters, which begin escape sequences, spelt ``\\x1b``; lines and tabs stay."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else f"\\x{ord(c):02x}" for c in text)
+
+
+class _Shown(logging.Handler):
+    """Records as plain lines above the progress bar, warnings marked; ``extra={"style": "bold"}`` for a heading."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        text = mark + printable(self.format(record))
+        style = getattr(record, "style", None)
+        _console.print(text, style=style, highlight=False, markup=False, soft_wrap=True, emoji=False)
+
+
+def show_records() -> None:
+    """Show the library's records on standard error, once however often it is called."""
+    if not is_shown():
+        logger = logging.getLogger("fada")
+        logger.addHandler(_Shown())
+        logger.setLevel(logging.INFO)
+
+
+def is_shown() -> bool:
+    """Whether this process shows its records, as its children then should."""
+    return any(isinstance(handler, _Shown) for handler in logging.getLogger("fada").handlers)
 
 
 @contextmanager
@@ -31,10 +65,20 @@ def progress_bar() -> Iterator[Progress]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
+        console=_console,
+        disable=not _console.is_terminal,
     ) as progress:
         yield progress
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[None]:
+    """A spinner with `message` while something without steps is done; only on a terminal."""
+    if not _console.is_terminal:
+        yield
+        return
+    with _console.status(message):
+        yield
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:

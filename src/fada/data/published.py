@@ -1,6 +1,7 @@
 """The published data sets: where they are, what their domains are, how they are split, how to cite them."""
 
 import hashlib
+import logging
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from fada.data.source import (
 )
 from fada.errors import FadaError
 from fada.text.normalizer import natural_key
+
+log = logging.getLogger(__name__)
 
 SHARES = (0.8, 0.1, 0.1)
 """Of the pages of every domain, for training, validation and test."""
@@ -168,11 +171,9 @@ def load(
 
 @lru_cache
 def _show(name: str) -> None:
-    """Show licence and citation on standard error, once."""
-    from fada.common.say import console
-
+    """Tell licence and citation, once."""
     about = SETS[name]
-    console.print(f"{about.title}\nLicence: {about.licence}\nCitation: {about.citation}", highlight=False, markup=False)
+    log.info("%s\nLicence: %s\nCitation: %s", about.title, about.licence, about.citation)
 
 
 def _both(own: str, stored: str | None) -> str:

@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from threading import Lock
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import log_softmax
 
-from fada.common.say import console
+from fada.common.say import waiting
 from fada.decoding.guidance import Constraint, Guidance, check_weight
 from fada.decoding.kernels import ctc as kernel
 from fada.decoding.lm import CharNgram, prior_weights
@@ -731,7 +730,6 @@ def _compile_once() -> None:
         if _is_compiled:
             return
         _is_compiled = True
-        message = "preparing the decoder (compiled once, then cached) …"
-        with console.status(message) if console.is_terminal else nullcontext():
+        with waiting("preparing the decoder (compiled once, then cached) …"):
             tiny = CTCBeamDecoder(["", "a"], threads=1)
             tiny.decode(np.log(np.full((1, 2), 0.5)))

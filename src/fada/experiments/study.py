@@ -5,6 +5,7 @@ where it stopped.
 """
 
 import json
+import logging
 import multiprocessing
 import os
 import warnings
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json
-from fada.common.say import console
+from fada.common.say import is_shown, show_records
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import decode_emissions
 from fada.decoding.weights import NO_GUIDANCE, Weights
@@ -26,6 +27,8 @@ from fada.targets.distribution import TargetSet
 from fada.text.normalizer import natural_key
 from fada.tuning.grid import Grid, tune
 from fada.tuning.tuned import Tuned
+
+log = logging.getLogger(__name__)
 
 PathLike = str | os.PathLike[str]
 
@@ -158,7 +161,7 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
     write_parquet(divided, out, licence=lines.licence, citation=lines.citation)
     write_json(record, asked)
     for skipped in divided.skipped[:20]:
-        console.print(f"  left out: {skipped}", highlight=False, markup=False)
+        log.warning("left out: %s", skipped)
     return [out]
 
 
@@ -198,7 +201,7 @@ QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
 
 
 def _say(text: str) -> None:
-    console.print(f"[bold]{text}[/bold]", highlight=False)
+    log.info(text, extra={"style": "bold"})
 
 
 def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
@@ -215,7 +218,8 @@ def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str,
     if todo:
         _say(f"training {' and '.join(todo)} (λ = {', '.join(str(values['lam']) for values in todo.values())})")
     if jobs > 1 and len(todo) > 1:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=show_records if is_shown() else None) as pool:
             for training in [pool.submit(_train, name, dict(values)) for name, values in todo.items()]:
                 training.result()
     else:

@@ -1,6 +1,7 @@
 """Lines on their way into training: splits, a cache of prepared arrays, batches of similar width."""
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,15 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from fada.common.files import replacing
-from fada.common.say import console, track
+from fada.common.say import track
 from fada.data.augment import Augment
 from fada.data.line import Line
 from fada.data.source import SPLIT_NAMES
 from fada.errors import FadaError
 from fada.models.recognizer import Recognizer
 from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def check_lines(splits: Splits) -> None:
         )
     missing = [line for line in splits.train if not line.domain]
     if len(missing) == len(splits.train):
-        console.print("no line has a domain (--domain-column, --domain-from): all of them count as one")
+        log.info("no line has a domain (--domain-column, --domain-from): all of them count as one")
     elif missing:
         raise FadaError(
             f"{missing[0].source or missing[0].id}: no domain, while other lines have one "
@@ -259,7 +262,7 @@ def tell_left_out(dataset: LineDataset, split: str) -> None:
     told = "; ".join(list(dataset.left_out.values())[:3])
     if not dataset.lines and split == "train":
         raise FadaError(f"none of the {len(dataset.left_out)} training lines can be read, such as: {told}")
-    console.print(f"{len(dataset.left_out)} {split} lines left out, such as: {told}", highlight=False, markup=False)
+    log.warning("%d %s lines left out, such as: %s", len(dataset.left_out), split, told)
 
 
 class WidthSampler(Sampler[int]):

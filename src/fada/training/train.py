@@ -6,6 +6,7 @@ resumed ends with the same weights as one that was not, and so does one on sever
 """
 
 import errno
+import logging
 import math
 import os
 import platform
@@ -31,7 +32,7 @@ from fada._version import __version__
 from fada.alignment import Pool, Schedule
 from fada.common.files import write_json
 from fada.common.processes import summed, wait_for_all
-from fada.common.say import console, progress_bar
+from fada.common.say import progress_bar
 from fada.common.settings import validated
 from fada.data.augment import Augment
 from fada.data.line import Line, LineSet, read_lines
@@ -56,6 +57,8 @@ from fada.training.lines import (
     split_lines,
     tell_left_out,
 )
+
+log = logging.getLogger(__name__)
 
 READING = ("text_column", "domain_column", "domain_from", "image_column", "audio_column")
 """The settings that say how sources are read, as :func:`fada.read_lines` takes them."""
@@ -282,7 +285,7 @@ def _lines_with_text(sources: Sequence[LineSet]) -> list[Line]:
                 source.skip(line, "the line has no text")
         if source.skipped_count:
             first = "; ".join(map(str, source.skipped[:3]))
-            console.print(f"{source.skipped_count} lines left out, such as: {first}", highlight=False, markup=False)
+            log.warning("%d lines left out, such as: %s", source.skipped_count, first)
     return lines
 
 
@@ -498,8 +501,8 @@ class _Progress(TrainerCallback):
         left = seconds / max(state.global_step - self._from, 1) * (state.max_steps - state.global_step)
         told = f"epoch {round(state.epoch)}/{args.num_train_epochs}: validation CER {metrics['eval_cer']:.2f} %"
         self._bar.update(self._task, description=told)
-        if not console.is_terminal:
-            console.print(f"{told}, {seconds / 60:.1f} min, {left / 60:.1f} min left", highlight=False)
+        if self._bar.disable:
+            log.info("%s, %.1f min, %.1f min left", told, seconds / 60, left / 60)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
@@ -526,7 +529,7 @@ class _StopOnSignal(TrainerCallback):
     def _stop(self, number: int, _: Any) -> None:
         self.received = number
         self._restore()
-        console.print("stopping after this step; once more to stop at once", highlight=False)
+        log.info("stopping after this step; once more to stop at once")
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

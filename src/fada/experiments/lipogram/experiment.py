@@ -1,6 +1,7 @@
 """The lipogram experiment: all modes, letters and seeds on the same topics; resumable, with tables."""
 
 import json
+import logging
 import os
 import platform
 import re
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fada._version import __version__
 from fada.common.files import write_json, write_text
-from fada.common.say import console, track
+from fada.common.say import track
 from fada.common.settings import read_recipe, validated
 from fada.decoding.guidance import Guidance
 from fada.errors import FadaError
@@ -39,6 +40,8 @@ from fada.experiments.lipogram.writer import (
 )
 from fada.targets.distribution import CharDistribution
 from fada.text.normalizer import TextNormalizer
+
+log = logging.getLogger(__name__)
 
 Variant = Literal["plain", "paper", "soft", "hard", "soft+hard"]
 """A mode, or ``paper``: soft guidance with the whole distribution as target, scale 1 and no warm-up, as printed."""
@@ -190,7 +193,7 @@ class Experiment:
         """A writer with the recipe's settings; the model is loaded once."""
         r = self.recipe
         if self._loaded is None:
-            console.print(f"loading {r.model}")
+            log.info("loading %s", r.model)
             self._loaded = load_language_model(r.model)
         settings: dict[str, Any] = {
             "lam": r.lam,
@@ -239,7 +242,7 @@ class Experiment:
             chosen = (fitting or rows)[-1 if fitting else 0]
             tuning["chosen"][letter] = chosen["scale"]
             tuning["rows"] += [{"letter": letter, **row} for row in rows]
-            console.print(
+            log.info(
                 f"tuning: {letter}, scale {chosen['scale']:g}: tokens with it {chosen['tokens']:+.0f} %, "
                 f"perplexity x {chosen['perplexity']:.3f}"
             )
