@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from fada.targets.counts import Corpus
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 
 PAPER = {("10", "11"): 0.99, ("12", "13"): 0.94, ("10", "16"): 0.91, ("13", "15"): 0.89}

@@ -21,7 +21,7 @@ from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.tuning.grid import PAPER, Grid, Tunable, load_tunable, tune
 
 

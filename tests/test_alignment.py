@@ -13,7 +13,7 @@ import fada
 from fada import distances
 from fada.alignment import AlignmentLoss, expected_ctc_counts, expected_token_counts, frequencies_of
 from fada.decoding.guidance import Guidance
-from fada.targets.distribution import OTHER
+from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models
 

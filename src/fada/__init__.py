@@ -14,7 +14,7 @@ _HOMES = {
     "FadaError": "errors",
     "TextNormalizer": "text.normalizer",
     "CharDistribution": "targets.distribution",
-    "TargetSet": "targets.distribution",
+    "TargetSet": "targets.target_set",
     "read_lines": "data.line",
     "AlignmentLoss": "alignment",
     "CharNgram": "decoding.lm",
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from fada.models.registry import load_recognizer as load_recognizer
     from fada.runs.run import load_run as load_run
     from fada.targets.distribution import CharDistribution as CharDistribution
-    from fada.targets.distribution import TargetSet as TargetSet
+    from fada.targets.target_set import TargetSet as TargetSet
     from fada.text.normalizer import TextNormalizer as TextNormalizer
 
 

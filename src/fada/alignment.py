@@ -26,7 +26,9 @@ from torch import Tensor, nn
 from fada import distances
 from fada.common.processes import summed
 from fada.errors import FadaError
-from fada.targets.distribution import OTHER, TargetSet
+from fada.targets.target_set import TargetSet
+from fada.text.alphabet import Alphabet, alphabet_of
+from fada.text.characters import OTHER
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -149,7 +151,7 @@ class AlignmentLoss(nn.Module):
         self.distance_name, self.distance = distance, distances.get(distance)
         self.domains = targets.domains
         matrix = counts.tocoo()  # (classes, n): the characters of each class
-        frequencies = torch.tensor(targets.frequencies(), dtype=torch.float32)  # (domains, n), without OTHER
+        frequencies = torch.tensor(targets.frequencies, dtype=torch.float32)  # (domains, n), without OTHER
         frequencies = nn.functional.pad(frequencies, (0, matrix.shape[1] - frequencies.shape[1]))
         self.register_buffer("targets_matrix", frequencies, persistent=False)
         self.register_buffer("rows", torch.from_numpy(matrix.row.astype(np.int64)), persistent=False)
@@ -159,7 +161,9 @@ class AlignmentLoss(nn.Module):
         self.last_alignment: Tensor | None = None
 
     @classmethod
-    def for_ctc(cls, targets: TargetSet, symbols: Sequence[str], blank: int = 0, **options: Any) -> "AlignmentLoss":
+    def for_ctc(
+        cls, targets: TargetSet, symbols: Sequence[str] | Alphabet, blank: int = 0, **options: Any
+    ) -> "AlignmentLoss":
         """For CTC models.
 
         Args:
@@ -171,16 +175,16 @@ class AlignmentLoss(nn.Module):
         """
         from scipy.sparse import csr_matrix
 
-        alphabet = (*targets.symbols, OTHER) if OTHER not in targets.symbols else targets.symbols
-        index = {character: i for i, character in enumerate(alphabet)}
-        cells = [
+        cells = _cells(targets)
+        index = {character: i for i, character in enumerate(cells)}
+        texts = alphabet_of(symbols, blank).texts
+        written = [
             (row, index.get(character, index[OTHER]))
-            for row, symbol in enumerate(symbols)
-            if row != blank
-            for character in targets.normalizer.of_part(symbol)
+            for row, text in enumerate(texts)
+            for character in targets.normalizer.of_part(text)
         ]
-        rows, columns = zip(*cells, strict=True) if cells else ((), ())
-        counts = csr_matrix((np.ones(len(cells)), (rows, columns)), shape=(len(symbols), len(alphabet)))
+        rows, columns = zip(*written, strict=True) if written else ((), ())
+        counts = csr_matrix((np.ones(len(written)), (rows, columns)), shape=(len(texts), len(cells)))
         return cls(targets, _without_unused_other(counts, targets), "ctc", **options)
 
     @classmethod
@@ -206,8 +210,7 @@ class AlignmentLoss(nn.Module):
         from fada.text.tokens import TokenTable
 
         table = TokenTable.from_tokenizer(tokenizer)
-        alphabet = (*targets.symbols, OTHER) if OTHER not in targets.symbols else targets.symbols
-        counts = table.resized(vocabulary_size or len(table)).counts(alphabet, targets.normalizer)
+        counts = table.resized(vocabulary_size or len(table)).counts(_cells(targets), targets.normalizer)
         return cls(targets, _without_unused_other(counts, targets), "tokens", **options)
 
     def forward(self, task_loss: Tensor, scores: Tensor, extent: Tensor, domains: Sequence[str] | Tensor) -> Tensor:
@@ -291,6 +294,11 @@ def frequencies_of(counts: Tensor) -> Tensor:
     total = counts.sum(-1, keepdim=True)
     written = total > _LEAST_COUNT
     return torch.where(written, counts / torch.where(written, total, 1.0), 0.0)
+
+
+def _cells(targets: TargetSet) -> tuple[str, ...]:
+    """The characters that are told apart, with a last cell for all others."""
+    return targets.symbols if OTHER in targets.symbols else (*targets.symbols, OTHER)
 
 
 def _without_unused_other(counts: Any, targets: TargetSet) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import fada
 from fada.cli import main
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from tests.support import xml_pages
 
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]

@@ -22,7 +22,7 @@ from fada.data.synthetic import hands as rendering
 from fada.data.synthetic import text as synthetic_text
 from fada.data.synthetic.set import SyntheticSet, make_synthetic, parse_pearson
 from fada.errors import FadaError
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 
 pytest.importorskip("wordfreq")
 pytest.importorskip("matplotlib")

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fada.decoding.ctc import CTCBeamDecoder
-from fada.decoding.emissions import Emissions, domains_of_lines, read_symbols
+from fada.decoding.emissions import Emissions, domains_of_lines
 from fada.decoding.lm import CharNgram
 from fada.errors import FadaError
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
+from fada.text.alphabet import Alphabet
 from tests.support.emission_sets import make_emissions, training_texts
 
 
@@ -56,8 +57,8 @@ def test_two_models_in_one_folder_keep_their_own_classes(tmp_path: Path) -> None
     first, second = (Emissions.load(tmp_path / f"{name}.npz") for name in "ab")
     assert (first.symbols, first.blank) == (("", "a", "b\0"), 0)
     assert (second.symbols, second.blank) == (("x", "y", ""), 2)
-    assert read_symbols(tmp_path / "symbols.json")[0] == first.symbols
-    assert read_symbols(tmp_path / "b.symbols.json")[0] == second.symbols
+    assert Alphabet.load(tmp_path / "symbols.json").symbols == first.symbols
+    assert Alphabet.load(tmp_path / "b.symbols.json").symbols == second.symbols
     with pytest.raises(FadaError, match="Leave --symbols out"):
         Emissions.load(tmp_path / "b.npz", tmp_path / "symbols.json")
 
@@ -109,7 +110,7 @@ def test_symbols_that_make_no_sense_are_refused(tmp_path: Path, content: str, me
     path = tmp_path / "symbols.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(FadaError, match=message):
-        read_symbols(path)
+        Alphabet.load(path)
 
 
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fada import distances
 from fada.decoding.guidance import KINDS, Constraint, Guidance
 from fada.errors import FadaError
-from fada.targets.distribution import OTHER, CharDistribution
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
 TARGET = CharDistribution.from_texts(["the quick brown fox jumps over the lazy dog, eating eels"])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from fada.decoding.lm import CharNgram, automaton_step, prior_weights
 from fada.errors import FadaError
-from fada.targets.distribution import OTHER, CharDistribution
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
 LINES = ["abracadabra", "a barbarian", "cab", "", "abba é"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fada.errors import FadaError
 from fada.evaluation import confusions as fc
 from fada.evaluation import scores as ev
-from fada.text.normalizer import unicode_name
+from fada.text.characters import unicode_name
 
 NASTY = [
     "",
@@ -142,7 +142,7 @@ def test_grapheme_distance_equals_a_textbook_alignment_of_clusters(reference, hy
 
 def test_distribution_distance_per_domain_equals_targets_and_distances():
     from fada import distances
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
 
     references, hypotheses = ["abba", "Cede"], ["abab", "cedd"]
     result = ev.evaluate(references, hypotheses, ["1", "2"])

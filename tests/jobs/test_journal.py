@@ -14,7 +14,7 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.transcribe import transcribe
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 
 
 class Stub:

@@ -25,7 +25,7 @@ from fada.jobs.transcribe import Journal, emit, transcribe
 from fada.models.crnn import CRNNRecognizer
 from fada.models.whisper import WhisperRecognizer
 from fada.runs.export import Decoder
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
 from tests.models.test_seq2seq import whisper_folder
 from tests.support import xml_pages

@@ -23,7 +23,7 @@ from fada.report.comparison import data_sets
 from fada.report.images import collect, encode
 from fada.report.page import Written, script_json, write_report
 from fada.runs.groups import load_runs
-from fada.text.normalizer import sign
+from fada.text.characters import sign
 from tests.support.run_folders import NASTY, make_run, write_tuned
 
 FADA = str(Path(sys.executable).with_name("fada"))

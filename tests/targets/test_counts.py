@@ -16,7 +16,7 @@ from fada.data.line import read_lines
 from fada.errors import FadaError
 from fada.targets import counts as corpus
 from fada.targets.counts import Corpus
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from tests.support import xml_pages
 
 

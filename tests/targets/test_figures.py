@@ -15,7 +15,9 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 from fada.errors import FadaError
 from fada.targets import figures as analysis
-from fada.targets.distribution import OTHER, CharDistribution, TargetSet
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
 HPGT = Path(__file__).parents[1] / "files" / "hpgt_counts.json"
@@ -100,7 +102,7 @@ def test_the_heat_map_holds_characters_above_the_threshold_most_frequent_first(g
     figure = analysis.heatmap(greek, threshold=0.01)
     axis = figure.axes[0]
     shown = [label.get_text() for label in axis.get_xticklabels()]
-    frequencies = greek.frequencies()
+    frequencies = greek.frequencies
     mean = dict(zip(greek.symbols, frequencies.mean(axis=0), strict=True))
     assert set(shown) == {c for c, top in zip(greek.symbols, frequencies.max(axis=0), strict=True) if top >= 0.01}
     assert [mean[c] for c in shown] == sorted((mean[c] for c in shown), reverse=True)
@@ -117,7 +119,7 @@ def test_trends_are_black_for_the_domain_and_grey_for_the_others(greek: TargetSe
     grey = [line for line in axis.lines if len(set(to_rgb(line.get_color()))) == 1 and line not in black]
     assert len(black) == 1
     assert len(grey) == len(greek) - 1
-    order = np.argsort(-greek.frequencies().mean(axis=0), kind="stable")[:40]
+    order = np.argsort(-greek.frequencies.mean(axis=0), kind="stable")[:40]
     smooth = lowess(100 * greek["10"].frequencies[order], np.arange(40.0), frac=0.15, it=0, return_sorted=False)
     np.testing.assert_allclose(black[0].get_ydata(), np.maximum(smooth, 0))
 

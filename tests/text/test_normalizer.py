@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fada.errors import FadaError
-from fada.text.normalizer import TextNormalizer, from_visible, natural_key, visible
+from fada.text.characters import from_visible, natural_key, visible
+from fada.text.normalizer import TextNormalizer
 
 NORMALIZERS = [
     TextNormalizer(*choice)

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from fada.errors import FadaError
-from fada.targets.distribution import OTHER
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable, complete_text, whole_characters
 from tests.support import tiny_models as tiny

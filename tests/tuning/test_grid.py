@@ -18,7 +18,7 @@ from fada.decoding.search import BeamSearch, decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.scores import evaluate
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.tuning import grid as tuning
 from fada.tuning.grid import Grid, Trials, tune
 from fada.tuning.tuned import Tuned

@@ -10,7 +10,7 @@ from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
 from fada.evaluation.predictions import SystemsEvaluation, read_systems
 from fada.evaluation.scores import compare, evaluate
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.tuning.grid import Grid
 from fada.tuning.rivals import BEAM, GREEDY, compare_rivals
 from tests.support.emission_sets import make_emissions, training_texts

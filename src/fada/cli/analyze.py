@@ -27,9 +27,9 @@ def analyze(
 ) -> None:
     """Draw frequency heat map, Pearson correlations, LOWESS trends, and what drives the shift between two domains."""
     from fada.cli.output import Format, chosen_format, print_json, print_rows
-    from fada.targets.distribution import TargetSet
     from fada.targets.figures import analyze as draw
     from fada.targets.figures import shift_pair, shift_rows
+    from fada.targets.target_set import TargetSet
 
     loaded = TargetSet.load(targets)
     pair = shift_pair(loaded, before, after)

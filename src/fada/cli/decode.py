@@ -55,7 +55,7 @@ def decode(
     from fada.decoding.emissions import Emissions, domains_of_lines
     from fada.decoding.lm import CharNgram
     from fada.errors import FadaError
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
 
     if out is not None and out.suffix not in _WRITERS:
         raise FadaError(f"{out}: unknown ending {out.suffix!r}, expected one of {', '.join(_WRITERS)}.")

@@ -9,7 +9,8 @@ from fada.cli.output import echo
 
 if TYPE_CHECKING:
     from fada.cli.output import Format
-    from fada.targets.distribution import CharDistribution, TargetSet
+    from fada.targets.distribution import CharDistribution
+    from fada.targets.target_set import TargetSet
 
 targets_app = typer.Typer(no_args_is_help=True, help="Character distributions per domain: build, show, compare, edit.")
 
@@ -53,7 +54,7 @@ def build(
     from fada.cli.output import chosen_format
     from fada.common.say import progress_bar
     from fada.targets.counts import Corpus
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
     from fada.text.normalizer import TextNormalizer
 
     settings = {"form": form, "case": case, "marks": marks, "spaces": spaces, "letters_only": letters_only}
@@ -90,7 +91,7 @@ def show(
 ) -> None:
     """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it."""
     from fada.cli.output import Format, chosen_format, print_rows
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
 
     loaded = TargetSet.load(file)
     targets = TargetSet({name: loaded[name] for name in domain}) if domain else loaded
@@ -115,7 +116,7 @@ def compare(
 ) -> None:
     """Pearson correlation and distances between domains."""
     from fada.cli.output import Format, chosen_format, print_json, print_rows
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
 
     stems = [file.stem for file in files]
     labels = [stem if stems.count(stem) == 1 else str(file) for file, stem in zip(files, stems, strict=True)]
@@ -168,11 +169,11 @@ def edit(
     """
     from fada.cli.output import chosen_format
     from fada.errors import FadaError
-    from fada.targets.file import load
+    from fada.targets.target_set import TargetSet
 
     if not (assign or scale or mix or normalize or smooth is not None):
         raise FadaError("nothing to change: give --set, --scale, --mix, --smooth or --normalize.")
-    targets = load(file, normalize=normalize)
+    targets = TargetSet.load(file, normalize=normalize)
     chosen = domain or list(targets.domains)
     if mix:
         if not name:
@@ -204,7 +205,7 @@ def merge(
     from functools import reduce
 
     from fada.cli.output import chosen_format
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
 
     targets = reduce(TargetSet.merge, map(TargetSet.load, files))
     targets.save(out)
@@ -213,7 +214,7 @@ def merge(
 
 def _print_summary(targets: "TargetSet", title: str, output: "Format") -> None:
     from fada.cli.output import Format, print_rows
-    from fada.text.normalizer import visible
+    from fada.text.characters import visible
 
     def most(p: "CharDistribution") -> list[str]:
         return [p.symbols[i] for i in (-p.frequencies).argsort(kind="stable")[:8]]
@@ -236,7 +237,7 @@ def _print_frequencies(targets: "TargetSet", order: list[int]) -> None:
     from rich.text import Text
 
     from fada.common.say import printable
-    from fada.text.normalizer import visible
+    from fada.text.characters import visible
 
     console = Console()
     peak = max(float(p.frequencies.max()) for p in targets.values())
@@ -263,7 +264,7 @@ def _cell(p: "CharDistribution", i: int, peak: float, width: int) -> str:
 
 def _assignments(pairs: list[str], option: str) -> dict[str, float]:
     """``["e=0", "space=0.2"]`` as characters and numbers."""
-    from fada.text.normalizer import from_visible
+    from fada.text.characters import from_visible
 
     named = _numbers(pairs, "=", option, "a character and a number, as in e=0.5")
     return {from_visible(name): number for name, number in named.items()}

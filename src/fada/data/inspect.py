@@ -15,7 +15,7 @@ from fada.data.formats.xml import PageCrop
 from fada.data.line import Line, LineSet, PathLike
 from fada.data.source import SPLITS
 from fada.errors import FadaError
-from fada.text.normalizer import natural_key, sign, unicode_name
+from fada.text.characters import natural_key, sign, unicode_name
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont

@@ -22,7 +22,7 @@ from fada.data.source import (
     unique_ids,
 )
 from fada.errors import FadaError
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from fada.data.line import Line, LineSet, Log, PathLike, printable
 from fada.errors import FadaError
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})

@@ -29,6 +29,7 @@ from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.text.alphabet import Alphabet, alphabet_of
 from fada.text.normalizer import TextNormalizer
 
 _LINES_PER_CALL = 256
@@ -154,7 +155,7 @@ class CTCBeamDecoder:
 
     def __init__(
         self,
-        symbols: Sequence[str],
+        symbols: Sequence[str] | Alphabet,
         blank: int = 0,
         beam_size: int = 5,
         target: CharDistribution | None = None,
@@ -170,8 +171,8 @@ class CTCBeamDecoder:
         allowed: Iterable[str] | None = None,
         threads: int | None = None,
     ) -> None:
-        self.symbols = check_symbols(symbols, blank)
-        self.blank = int(blank)
+        self.alphabet = alphabet_of(symbols, blank)
+        self.symbols, self.blank = self.alphabet.symbols, self.alphabet.blank
         self.beam_size = _check_count("beam_size", beam_size)
         self.threads = None if threads is None else _check_count("threads", threads)
         check_weight("lam", lam, 0, 1)
@@ -201,7 +202,7 @@ class CTCBeamDecoder:
         if unknown:
             raise FadaError(f"unknown decoder setting {unknown[0]!r}, expected one of {', '.join(settings)}.")
         other = CTCBeamDecoder(**{**settings, **changes})
-        if (other.symbols, other.blank) == (self.symbols, self.blank):
+        if other.alphabet == self.alphabet:
             other._steps, other._tables, other._automata = self._steps, self._tables, self._automata
         return other
 
@@ -661,19 +662,6 @@ def _pool(helpers: int) -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def check_symbols(symbols: Sequence[str], blank: int) -> tuple[str, ...]:
-    """The symbols as a tuple; refuses what is not a list of strings with a blank among them."""
-    if isinstance(symbols, str):
-        raise FadaError("symbols is one string, expected a list with the text of each class, the blank included.")
-    symbols = tuple(symbols)
-    for i, symbol in enumerate(symbols):
-        if not isinstance(symbol, str):
-            raise FadaError(f"symbol {i} is {symbol!r}, expected a string.")
-    if not isinstance(blank, int | np.integer) or not 0 <= blank < len(symbols):
-        raise FadaError(f"blank is {blank!r}, expected the index of one of {len(symbols)} symbols.")
-    return symbols
 
 
 def _check_count(name: str, value: Any) -> int:

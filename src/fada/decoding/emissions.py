@@ -17,6 +17,7 @@ import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
 from fada.errors import FadaError
+from fada.text.alphabet import Alphabet
 
 SYMBOLS = "symbols.json"
 _PACKED = ("log_probs", "lengths", "ids")
@@ -45,9 +46,7 @@ class Emissions:
     references: list[str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "symbols", tuple(self.symbols))
-        if not 0 <= self.blank < len(self.symbols):
-            raise FadaError(f"the blank is class {self.blank}, expected 0 to {len(self.symbols) - 1}.")
+        object.__setattr__(self, "symbols", self.alphabet.symbols)
         for name in ("log_probs", *_OPTIONAL):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.ids):
@@ -65,6 +64,11 @@ class Emissions:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def alphabet(self) -> Alphabet:
+        """What the classes write."""
+        return Alphabet(self.symbols, self.blank)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Emissions"]) -> "Emissions":
@@ -106,7 +110,7 @@ class Emissions:
         Where a ``symbols.json`` with other classes is, it stays, and the file is called ``<name>.symbols.json``.
         """
         path = Path(path)
-        classes = {"symbols": list(self.symbols), "blank": self.blank}
+        classes = self.alphabet.to_dict()
         columns: dict[str, np.ndarray] = {
             "ids": _text_array(self.ids),
             _CLASSES: np.array(json.dumps(classes)),
@@ -128,7 +132,7 @@ class Emissions:
     def _are_named_in(self, path: Path) -> bool:
         """Whether a symbols file holds the classes of these emissions."""
         try:
-            return read_symbols(path) == (self.symbols, self.blank)
+            return Alphabet.load(path) == self.alphabet
         except FadaError:
             return False
 
@@ -147,10 +151,10 @@ class Emissions:
         path = Path(path)
         columns = _read_npz(path)
         packed = all(name in columns for name in _PACKED) and columns["lengths"].ndim == 1
-        stored = _classes(str(columns[_CLASSES]), path) if packed and _CLASSES in columns else None
-        if stored and symbols and read_symbols(symbols)[0] != stored[0]:
+        stored = Alphabet.parse(str(columns[_CLASSES]), path) if packed and _CLASSES in columns else None
+        if stored and symbols and Alphabet.load(symbols).symbols != stored.symbols:
             raise FadaError(f"{symbols}: not the classes that {path} was written with. Leave --symbols out.")
-        names, found_blank = stored or read_symbols(symbols or path.with_name(SYMBOLS))
+        classes = stored or Alphabet.load(symbols or path.with_name(SYMBOLS))
         if packed:
             ids, scores = _unpack(columns, path)
             optional = {name: columns[name].astype(str).tolist() if name in columns else None for name in _OPTIONAL}
@@ -161,7 +165,7 @@ class Emissions:
                 raise FadaError(f"{path}, line {line!r}: values of type {array.dtype}, expected numbers.")
         try:
             floats = [np.ascontiguousarray(array, dtype=np.float32) for array in scores]
-            return cls(ids, floats, names, found_blank if blank is None else blank, **optional)
+            return cls(ids, floats, classes.symbols, classes.blank if blank is None else blank, **optional)
         except FadaError as error:
             raise FadaError(f"{path}: {error}") from None
 
@@ -197,31 +201,6 @@ def domains_of_lines(
     if missing:
         raise FadaError(f"{table}: no domain for the line {missing[0]!r} ({len(missing)} of {len(emissions)} lines).")
     return [known[line] for line in emissions.ids]
-
-
-def read_symbols(path: str | os.PathLike[str]) -> tuple[tuple[str, ...], int]:
-    """The classes of a model and the index of its blank, from a symbols file."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FadaError(f"{path}: no such file. It lists the text of each class; name it with --symbols.") from None
-    except UnicodeDecodeError as error:
-        raise FadaError(f"{path}: not a JSON file: {error}") from None
-    return _classes(text, path)
-
-
-def _classes(text: str, path: Path) -> tuple[tuple[str, ...], int]:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FadaError(f"{path}: not a JSON file: {error}") from None
-    values, blank = (document.get("symbols"), document.get("blank", 0)) if isinstance(document, dict) else (document, 0)
-    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
-        raise FadaError(f'{path}: expected a list of strings, or {{"symbols": [...], "blank": 0}}.')
-    if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < len(values):
-        raise FadaError(f"{path}: blank is {blank!r}, expected a class from 0 to {len(values) - 1}.")
-    return tuple(values), blank
 
 
 def _text_array(values: Iterable[str]) -> np.ndarray:

@@ -25,6 +25,7 @@ from fada.decoding.guidance import Guidance, check_weight
 from fada.decoding.kernels.generate import guide_rows
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.text.characters import joins_previous
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable, complete_text
 
@@ -71,7 +72,7 @@ class Vocabulary:
         decoded = [complete_text(piece) for piece in table.pieces]
         self.texts = [text for text, _ in decoded]
         self.pending = [pending for _, pending in decoded]
-        self.joins = np.array([_joins_previous(text) for text in self.texts], bool)
+        self.joins = np.array([joins_previous(text) for text in self.texts], bool)
         self.collapsing = normalizer.spaces == "collapse"
         self.characters = [self._characters(text) for text in self.texts]
         shows_broken = bool(normalizer(_REPLACEMENT))
@@ -123,13 +124,6 @@ class Vocabulary:
         """The text of joined bytes without leading spaces, and the bytes of an unfinished last character."""
         text, pending = complete_text(data)
         return text.lstrip(" "), pending
-
-
-def _joins_previous(text: str) -> bool:
-    if not text:
-        return False
-    first = unicodedata.normalize("NFKD", text[0])[0]
-    return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
 
 def _leading_spaces(text: str, characters: str, collapsing: bool) -> int:
@@ -291,7 +285,7 @@ class TokenConstraint:
 def _last_cluster(text: str) -> str:
     """The last character with the marks that belong to it."""
     start = len(text) - 1
-    while start > 0 and _joins_previous(text[start]):
+    while start > 0 and joins_previous(text[start]):
         start -= 1
     return text[max(start, 0) :]
 

@@ -29,7 +29,8 @@ from numba import njit
 
 from fada import distances
 from fada.errors import FadaError
-from fada.targets.distribution import OTHER, CharDistribution
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
 SORTED_W2, ALIGNED_W2, JS, KL, W1 = range(5)

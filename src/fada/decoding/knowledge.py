@@ -12,7 +12,8 @@ from fada.common.files import write_text
 from fada.data.line import read_lines
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
-from fada.targets.distribution import CharDistribution, TargetSet
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
     from fada.decoding.lm import CharNgram

@@ -23,7 +23,8 @@ from fada.decoding.lm import prior_weights
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import read_table
-from fada.targets.distribution import OTHER, CharDistribution
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER
 
 PathLike = str | os.PathLike[str]
 

@@ -17,20 +17,13 @@ import numpy as np
 
 from fada.decoding.guidance import Constraint
 from fada.decoding.kernels.ctc import EMPTY, GENERAL, KEEP, NO_CHARACTER, TableArrays, hash_slot
-from fada.targets.distribution import OTHER
+from fada.text.characters import OTHER, joins_previous
 from fada.text.normalizer import TextNormalizer
 
 _PREPARED_STEPS = 20_000
 _REORDERED = 4
 """The most characters a mark can change before it: a letter with three marks, for Unicode composes no longer ones."""
 _JOINED_PAIRS = 1_000_000
-
-
-@lru_cache(maxsize=65536)
-def _joins_previous(character: str) -> bool:
-    """Whether a character may combine with the one before it: a mark, or a Hangul vowel or final consonant."""
-    first = unicodedata.normalize("NFKD", character)[0]
-    return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
 
 @lru_cache(maxsize=65536)
@@ -60,13 +53,13 @@ class SymbolSteps:
         self.blank = blank
         self.normalizer = normalizer
         self._collapses = normalizer.spaces == "collapse" and not normalizer.letters_only
-        self.has_marks = any(map(_joins_previous, "".join(self.writable)))
+        self.has_marks = any(map(joins_previous, "".join(self.writable)))
         # A mark may join a letter from which it is parted only by characters that the normaliser drops.
         self._joins_over_gaps = self.has_marks and (normalizer.letters_only or normalizer.spaces == "drop")
 
     def _is_open(self, character: str) -> bool:
         """Whether a character's effect depends on what stands before it."""
-        return _joins_previous(character) or (self._collapses and _starts_with_space(character))
+        return joins_previous(character) or (self._collapses and _starts_with_space(character))
 
     def _is_gap(self, character: str) -> bool:
         return self._joins_over_gaps and not self.normalizer(character)
@@ -114,7 +107,7 @@ class SymbolSteps:
     def characters(self) -> set[str]:
         """Every character that the normalised text of a hypothesis can contain; `OTHER` if they are too many."""
         raw = {c for symbol in self.writable for c in unicodedata.normalize("NFC", symbol)}
-        joining = {c for symbol in self.writable for c in symbol if _joins_previous(c)}
+        joining = {c for symbol in self.writable for c in symbol if joins_previous(c)}
         found, frontier = set(raw), raw
         while frontier and joining:
             if len(frontier) * len(joining) > _JOINED_PAIRS:

@@ -9,7 +9,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from fada.evaluation.edits import Units, check_pairs, clusters_of, score_lines, text_preparation
-from fada.text.normalizer import unicode_name
+from fada.text.characters import unicode_name
 
 
 @dataclass(frozen=True)

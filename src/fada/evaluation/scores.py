@@ -33,8 +33,9 @@ from fada.evaluation.edits import (
     score_lines,
 )
 from fada.evaluation.significance import MeanSem
+from fada.text.characters import natural_key
 from fada.text.counting import count_characters
-from fada.text.normalizer import TextNormalizer, natural_key
+from fada.text.normalizer import TextNormalizer
 
 __all__ = [
     "METRICS",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fada.common.files import replacing
 from fada.errors import FadaError
 from fada.evaluation.significance import mean_sem
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 
 if TYPE_CHECKING:
     from fada.experiments.reproduce import Recipe

@@ -28,8 +28,8 @@ from fada.evaluation.scores import score_lines
 from fada.experiments.ours import Ours, adapted, continued, our_texts, split_of
 from fada.experiments.study import train_all
 from fada.runs.run import Run
-from fada.targets.distribution import TargetSet
 from fada.targets.figures import analyze
+from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from fada.tuning.grid import LAMBDAS, Reading, refuse_overlap
 from fada.tuning.rivals import BEAM, compare_rivals

@@ -23,8 +23,8 @@ from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import SCORE_COLUMNS, Systems, SystemsEvaluation, evaluate_systems
 from fada.runs.run import Run, load_run
-from fada.targets.distribution import TargetSet
-from fada.text.normalizer import natural_key
+from fada.targets.target_set import TargetSet
+from fada.text.characters import natural_key
 from fada.tuning.grid import Grid, tune
 from fada.tuning.tuned import Tuned
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from fada.alignment import AlignmentLoss
 from fada.data.line import Line
 from fada.errors import FadaError
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
     from fada.data.augment import Augment

@@ -24,7 +24,8 @@ from fada.models.recognizer import (
     domain_tag,
     padded_labels,
 )
-from fada.targets.distribution import CharDistribution, TargetSet
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
 from fada.text.tokens import TokenTable
 
 STATES = "encoder_states"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fada.text.normalizer import sign, unicode_name
+from fada.text.characters import sign, unicode_name
 
 WIDTH = 440
 """View-box width of a chart: about the width of a phone, so that text stays legible when the drawing is scaled."""

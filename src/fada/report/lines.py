@@ -8,7 +8,7 @@ from fada.evaluation.scores import NO_LABEL, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
 from fada.runs.groups import RunResults
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 
 
 class LineList:

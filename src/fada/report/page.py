@@ -27,7 +27,7 @@ from fada.report.comparison import DataSet, data_sets
 from fada.report.lines import LineList
 from fada.report.paper_tables import paper_tables
 from fada.runs.groups import RunResults, flatten, load_runs
-from fada.text.normalizer import sign
+from fada.text.characters import sign
 
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""

@@ -12,7 +12,7 @@ from fada.evaluation.scores import Evaluation, over_seeds, parse_normalization
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import Cell, Table
 from fada.runs.groups import RunResults, experiments, is_guided
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 
 METHODS = ("Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD")
 """The paper's names: domain token (TR-TT), guided decoding (GD), training-time alignment (TR), and both (TR-GD)."""

@@ -14,8 +14,9 @@ from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
 from fada.report.comparison import Contender, DataSet, Pairing
 from fada.report.lines import LineList
 from fada.runs.groups import RunResults
-from fada.targets.distribution import OTHER, CharDistribution
-from fada.text.normalizer import TextNormalizer, natural_key, unicode_name
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER, natural_key, unicode_name
+from fada.text.normalizer import TextNormalizer
 
 SHOWN_CHARACTERS = 22
 SHOWN_DOMAINS = 12

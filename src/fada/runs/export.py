@@ -19,7 +19,7 @@ from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
 from fada.evaluation.table import markdown_table
 from fada.runs.run import Run, load_run
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 from fada.training.train import read_splits, settings_of
 from fada.tuning.grid import LANGUAGE, PRIOR, Trials, descend, refuse_overlap, with_domain_lm
 from fada.tuning.tuned import Tuned

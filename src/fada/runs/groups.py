@@ -13,7 +13,7 @@ from typing import Any, Literal
 from fada.errors import FadaError
 from fada.evaluation.predictions import SCORE_COLUMNS, read_table
 from fada.evaluation.scores import Evaluation, evaluate
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
 
 Training = Literal["standard", "TR-TT", "FADA"]

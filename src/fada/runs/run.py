@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.errors import FadaError
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
     import pyarrow

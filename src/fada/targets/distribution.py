@@ -1,20 +1,15 @@
 """Character distributions per domain: estimated from text, compared, mixed, edited, saved."""
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from fada import distances
 from fada.errors import FadaError
-from fada.text.counting import count_by_domain, count_characters
-from fada.text.normalizer import TextNormalizer, natural_key
-
-OTHER = "<other>"
-"""The cell that pools every character outside an alphabet. Never a character of its own."""
+from fada.text.characters import OTHER
+from fada.text.counting import count_characters
+from fada.text.normalizer import TextNormalizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +55,7 @@ class CharDistribution:
     @classmethod
     def from_counts(cls, counts: Mapping[str, float], normalizer: TextNormalizer | None = None) -> "CharDistribution":
         """The distribution of counted characters, its alphabet in code point order (the `OTHER` cell last)."""
-        symbols = _alphabet(counts)
+        symbols = in_order(counts)
         return cls(symbols, np.array([counts[s] for s in symbols]), normalizer or TextNormalizer())
 
     @property
@@ -259,183 +254,7 @@ def misfit(symbol: str, normalizer: TextNormalizer) -> str | None:
     return f"{found}: give single characters in that form." if len(symbol) != 1 else f"{found}: leave it out."
 
 
-def _alphabet(symbols: Iterable[str]) -> tuple[str, ...]:
+def in_order(symbols: Iterable[str]) -> tuple[str, ...]:
+    """The distinct symbols by code point, the `OTHER` cell last."""
     union = set(symbols)
     return (*sorted(union - {OTHER}), *(union & {OTHER}))
-
-
-class TargetSet(Mapping[str, CharDistribution]):
-    """The character distribution of every domain (century, region, author), over one alphabet and one normaliser.
-
-    The alphabet is the union over the domains, in code point order. Iteration is in the order the domains were given.
-    """
-
-    def __init__(self, domains: Mapping[str, CharDistribution]) -> None:
-        if not domains:
-            raise FadaError("a target set needs at least one domain.")
-        first = next(iter(domains.values()))
-        for name, distribution in domains.items():
-            if distribution.normalizer != first.normalizer:
-                raise FadaError(
-                    f"domain {name!r} was counted with another normaliser ({distribution.normalizer.describe()}) than "
-                    f"the rest ({first.normalizer.describe()}): count it again with the same one."
-                )
-        symbols = _alphabet(symbol for distribution in domains.values() for symbol in distribution.symbols)
-        self._domains = {str(name): distribution.over(symbols) for name, distribution in domains.items()}
-        if len(self._domains) < len(domains):
-            raise FadaError(f"two domains have one name, among {', '.join(map(repr, domains))}.")
-        self.symbols: tuple[str, ...] = symbols
-        self.normalizer: TextNormalizer = first.normalizer
-
-    @classmethod
-    def from_texts(cls, texts: Mapping[str, Iterable[str]], normalizer: TextNormalizer | None = None) -> "TargetSet":
-        """Count the texts of every domain: ``TargetSet.from_texts({"13": lines13, "14": lines14})``."""
-        domains = {}
-        for name, lines in texts.items():
-            try:
-                domains[name] = CharDistribution.from_texts(lines, normalizer)
-            except FadaError as error:
-                raise FadaError(f"domain {name!r}: {error}") from None
-        return cls(domains)
-
-    @classmethod
-    def from_pairs(cls, pairs: Iterable[tuple[str, str]], normalizer: TextNormalizer | None = None) -> "TargetSet":
-        """Count a stream of (domain, text), read once in constant memory; domains in natural order (9 before 10)."""
-        normalizer = normalizer or TextNormalizer()
-        domains = {}
-        counted = count_by_domain(pairs, normalizer)
-        if not counted:
-            raise FadaError("no text found to count: every file is empty.")
-        for name in sorted(counted, key=natural_key):
-            try:
-                domains[name] = CharDistribution.from_counts(counted[name], normalizer)
-            except FadaError as error:
-                raise FadaError(f"domain {name!r}: {error}") from None
-        return cls(domains)
-
-    def __getitem__(self, domain: str) -> CharDistribution:
-        try:
-            return self._domains[domain]
-        except KeyError:
-            known = ", ".join(self._domains)
-            raise FadaError(f"no domain {domain!r} in these targets, expected one of: {known}.") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._domains)
-
-    def __len__(self) -> int:
-        return len(self._domains)
-
-    def __contains__(self, domain: object) -> bool:
-        return domain in self._domains
-
-    def get(self, domain: str, default: CharDistribution | None = None) -> CharDistribution | None:  # type: ignore[override]
-        """The distribution of `domain`, or `default`."""
-        return self._domains.get(domain, default)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TargetSet):
-            return NotImplemented
-        return self.normalizer == other.normalizer and self._domains == other._domains
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"TargetSet({', '.join(self)}; {len(self.symbols)} characters, {self.normalizer.describe()})"
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """The names of the domains."""
-        return tuple(self._domains)
-
-    @cached_property
-    def overall(self) -> CharDistribution:
-        """All domains pooled: the distribution of the whole text they were counted on."""
-        return CharDistribution(self.symbols, np.sum([p.counts for p in self.values()], axis=0), self.normalizer)
-
-    def merge(self, other: "TargetSet") -> "TargetSet":
-        """The union of two sets; the counts of a domain in both are added, so merging is exact and associative."""
-        if other.normalizer != self.normalizer:
-            raise FadaError(
-                f"sets counted with different normalisers cannot be merged: {self.normalizer.describe()} and "
-                f"{other.normalizer.describe()}."
-            )
-        symbols = tuple(dict.fromkeys((*self.symbols, *other.symbols)))
-        merged = {}
-        for name in dict.fromkeys((*self, *other)):
-            parts = [targets[name].over(symbols).counts for targets in (self, other) if name in targets]
-            merged[name] = CharDistribution(symbols, np.sum(parts, axis=0), self.normalizer)
-        return TargetSet(merged)
-
-    @classmethod
-    def side_by_side(cls, sets: Mapping[str, "TargetSet"]) -> "TargetSet":
-        """All domains of several named sets in one, called ``set: domain`` if there are several sets."""
-        if len(sets) == 1:
-            return next(iter(sets.values()))
-        return cls({f"{label}: {name}": p for label, targets in sets.items() for name, p in targets.items()})
-
-    def with_domain(self, name: str, distribution: CharDistribution) -> "TargetSet":
-        """The set with one domain added or replaced."""
-        return TargetSet({**self._domains, name: distribution})
-
-    def mix(self, weights: Mapping[str, float]) -> CharDistribution:
-        """A mixture of domains, for a text between them: ``targets.mix({"13": 0.7, "14": 0.3})``."""
-        return CharDistribution.mixture([(self[name], weight) for name, weight in weights.items()])
-
-    def frequencies(self) -> np.ndarray:
-        """(domains, n) relative frequencies."""
-        return np.stack([p.frequencies for p in self.values()])
-
-    def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
-        """One row per domain and character, for tables: count, frequency, its standard error and interval."""
-        return [
-            {
-                "domain": name,
-                "character": symbol,
-                "count": count,
-                "frequency": frequency,
-                "standard_error": error,
-                "low": low,
-                "high": high,
-            }
-            for name, p in self.items()
-            for symbol, count, frequency, error, (low, high) in zip(
-                p.symbols,
-                p.counts.tolist(),
-                p.frequencies.tolist(),
-                p.standard_errors.tolist(),
-                p.intervals(level).tolist(),
-                strict=True,
-            )
-        ]
-
-    def pearson(self) -> np.ndarray:
-        """(domains, domains) Pearson correlation of the frequencies over the shared alphabet.
-
-        Where it is not defined (all characters equally frequent) it is 1 between equal rows and 0 otherwise.
-        """
-        rows = self.frequencies()
-        centred = rows - rows.mean(axis=1, keepdims=True)
-        lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-        directions = np.divide(centred, lengths, out=np.zeros_like(rows), where=lengths > 1e-15)
-        equal = np.array([(rows == row).all(axis=1) for row in rows])
-        return np.where(equal, 1.0, np.clip(directions @ directions.T, -1, 1))
-
-    def distances(self, distance: str = "sorted_w2") -> np.ndarray:
-        """(domains, domains) distance of the row's domain from the column's."""
-        measure = distances.get(distance)
-        rows = self.frequencies()
-        return np.stack([measure(q, rows) for q in rows])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the target file: JSON, readable, editable by hand."""
-        from fada.targets.file import save
-
-        save(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "TargetSet":
-        """Read a target file; what is wrong in it is named with its line."""
-        from fada.targets.file import load
-
-        return load(path)

@@ -18,8 +18,9 @@ import numpy as np
 
 from fada.common.files import replacing
 from fada.errors import FadaError, missing_extra
-from fada.targets.distribution import OTHER, CharDistribution, TargetSet
-from fada.text.normalizer import visible
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
+from fada.text.characters import OTHER, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,7 +186,7 @@ def heatmap(targets: TargetSet, threshold: float = 0.01, per_row: int = 40) -> "
     plt = _pyplot()
     order = _most_frequent_first(targets)
     names = [_drawable_name(name) for name in targets]
-    frequencies = targets.frequencies()
+    frequencies = targets.frequencies
     shown = [i for i in order if frequencies[:, i].max() >= threshold]
     if not shown:
         highest = float(frequencies.max())
@@ -252,7 +253,7 @@ def trends(targets: TargetSet, fraction: float = 0.15, characters: int = 40) -> 
     plt = _pyplot()
     order = _most_frequent_first(targets)[:characters]
     ranks = np.arange(len(order), dtype=np.float64)
-    percent = 100 * targets.frequencies()[:, order]
+    percent = 100 * targets.frequencies[:, order]
     curves = [_lowess(values, ranks, fraction) for values in percent]
     columns = 1 if len(targets) == 1 or len(order) > 30 else 2
     rows = -(-len(targets) // columns)
@@ -342,7 +343,7 @@ def shift(targets: TargetSet, before: str, after: str, top: int = 30, level: flo
 
 def _most_frequent_first(targets: TargetSet) -> list[int]:
     """Positions of the characters by their mean frequency over the domains, so that a long domain does not decide."""
-    return np.argsort(-targets.frequencies().mean(axis=0), kind="stable").tolist()
+    return np.argsort(-targets.frequencies.mean(axis=0), kind="stable").tolist()
 
 
 def _wilson(p: CharDistribution, level: float) -> tuple[np.ndarray, np.ndarray]:

@@ -25,16 +25,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import numpy as np
+from typing import Any, NoReturn
 
 from fada.common.files import write_text
 from fada.errors import FadaError
+from fada.targets.distribution import misfit
 from fada.text.normalizer import TextNormalizer
-
-if TYPE_CHECKING:
-    from fada.targets.distribution import CharDistribution, TargetSet
 
 FORMAT = "fada-targets"
 VERSION = 1
@@ -42,12 +38,15 @@ TOLERANCE = 1e-6
 """How far frequencies may be from summing to one."""
 
 
-def save(targets: "TargetSet", path: str | os.PathLike[str]) -> None:
-    """Write `targets` so that :func:`load` gives them back bit for bit."""
-    write_text(path, dumps(targets))
+@dataclass(frozen=True)
+class TargetRecords:
+    """What a target file holds: the normaliser, and the count of every character of every domain."""
+
+    normalizer: TextNormalizer
+    domains: dict[str, dict[str, float]]
 
 
-def load(path: str | os.PathLike[str], *, normalize: bool = False) -> "TargetSet":
+def read(path: str | os.PathLike[str], *, normalize: bool = False) -> TargetRecords:
     """Read and check a target file; what is wrong is named with its line.
 
     Args:
@@ -67,28 +66,30 @@ def load(path: str | os.PathLike[str], *, normalize: bool = False) -> "TargetSet
         raise FadaError(
             f"{path}, byte {error.start}: not UTF-8 text (byte 0x{content[error.start]:02X}). Save the file as UTF-8."
         ) from None
-    return loads(text, str(path), normalize=normalize)
+    return parse(text, str(path), normalize=normalize)
 
 
-def dumps(targets: "TargetSet") -> str:
-    """The text of the target file of `targets`: one character per line, invisible ones escaped."""
-    from fada.targets.distribution import misfit
+def write(path: str | os.PathLike[str], records: TargetRecords) -> None:
+    """Write a target file so that :func:`read` gives the records back bit for bit."""
+    write_text(path, serialize(records))
 
-    for symbol in targets.symbols:
-        if fault := misfit(symbol, targets.normalizer):
-            raise FadaError(f"these targets cannot be saved: {fault}")
-    head = {"format": FORMAT, "version": VERSION, "normalizer": targets.normalizer.to_dict()}
+
+def serialize(records: TargetRecords) -> str:
+    """The text of a target file: one character per line, invisible ones escaped."""
+    head = {"format": FORMAT, "version": VERSION, "normalizer": records.normalizer.to_dict()}
     domains = []
-    for name, distribution in targets.items():
-        cells = zip(distribution.symbols, distribution.counts.tolist(), strict=True)
-        counts = ",\n".join(f"        {_quoted(symbol)}: {_number(count)}" for symbol, count in cells)
+    for name, counted in records.domains.items():
+        for symbol in counted:
+            if fault := misfit(symbol, records.normalizer):
+                raise FadaError(f"these targets cannot be saved: {fault}")
+        counts = ",\n".join(f"        {_quoted(symbol)}: {_number(count)}" for symbol, count in counted.items())
         domains.append(f'    {_quoted(name)}: {{\n      "counts": {{\n{counts}\n      }}\n    }}')
     opening = json.dumps(head, ensure_ascii=False, indent=2)[: -len("\n}")]
     return opening + ',\n  "domains": {\n' + ",\n".join(domains) + "\n  }\n}\n"
 
 
-def loads(text: str, name: str = "targets", *, normalize: bool = False) -> "TargetSet":
-    """The targets of a target file's text; `name` is what errors call it."""
+def parse(text: str, name: str = "targets", *, normalize: bool = False) -> TargetRecords:
+    """The records of a target file's text; `name` is what errors call it."""
     return _Reader(name, normalize).read(text)
 
 
@@ -121,9 +122,7 @@ class _Reader:
         self.file = file
         self.normalize = normalize
 
-    def read(self, text: str) -> "TargetSet":
-        from fada.targets.distribution import TargetSet
-
+    def read(self, text: str) -> TargetRecords:
         top = self._unique(self._parsed(text), "", "key")
         self._known(top, ("format", "version", "normalizer", "domains"), "")
         self._header(top)
@@ -132,7 +131,8 @@ class _Reader:
         domains = self._unique(value, "", "domain")
         if not domains:
             self._refuse(line, "", "no domains", "Give at least one, or build the file with: fada targets build")
-        return TargetSet({name: self._domain(name, value, normalizer) for name, (_, value) in domains.items()})
+        counted = {name: self._domain(name, value, normalizer) for name, (_, value) in domains.items()}
+        return TargetRecords(normalizer, counted)
 
     def _parsed(self, text: str) -> _Value:
         try:
@@ -168,9 +168,7 @@ class _Reader:
                 self._refuse(line, "", str(error).rstrip("."), "Set it to one of these.")
         return TextNormalizer.from_dict(values)
 
-    def _domain(self, name: str, domain: _Value, normalizer: TextNormalizer) -> "CharDistribution":
-        from fada.targets.distribution import CharDistribution
-
+    def _domain(self, name: str, domain: _Value, normalizer: TextNormalizer) -> dict[str, float]:
         where = f", domain {json.dumps(name, ensure_ascii=False)}"
         keys = self._unique(domain, where, "key")
         self._known(keys, ("counts", "frequencies", "characters"), where)
@@ -198,7 +196,7 @@ class _Reader:
                 advice = f"Renormalise with: fada targets edit {self.file} --normalize"
                 self._refuse(line, where, f"frequencies sum to {total:.7g}, expected 1 (±{TOLERANCE:g})", advice)
             counts = {symbol: value * self._characters(keys, where) / total for symbol, value in counts.items()}
-        return CharDistribution(tuple(counts), np.array(list(counts.values())), normalizer)
+        return counts
 
     def _characters(self, keys: dict[str, tuple[int, _Value]], where: str) -> float:
         if "characters" not in keys:
@@ -210,8 +208,6 @@ class _Reader:
         return number
 
     def _check_symbol(self, symbol: str, line: int, where: str, normalizer: TextNormalizer) -> None:
-        from fada.targets.distribution import misfit
-
         if fault := misfit(symbol, normalizer):
             found, _, advice = fault.rpartition(": ")
             self._refuse(line, where, found, advice[:1].upper() + advice[1:])

@@ -14,13 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from fada.errors import FadaError
+from fada.text.characters import joins_previous
 from fada.text.normalizer import TextNormalizer
 
 CHUNK = 1 << 20
 """Characters held back before they are counted."""
-
-# Vowels and final consonants of Hangul: the only characters beside marks that compose with the one before them.
-_JAMO = range(0x1160, 0x1200)
 
 
 class CharacterCounter:
@@ -107,7 +105,7 @@ class CharacterCounter:
             changes_spaces = form == "" or any(c.isspace() for c in form) != character.isspace()
             dependent = changes_spaces and self.normalizer.spaces == "collapse" and not self.normalizer.letters_only
             if self._composes:
-                dependent |= any(map(_joins_the_one_before, (character, *form)))
+                dependent |= any(map(joins_previous, (character, *form)))
             self._normal_forms[character] = None if dependent else form
         return self._normal_forms[character]
 
@@ -148,8 +146,3 @@ def _histogram(text: str) -> Counter[str]:
     counts = np.bincount(codes)
     present = np.flatnonzero(counts)
     return Counter(dict(zip(map(chr, present.tolist()), counts[present].tolist(), strict=True)))
-
-
-def _joins_the_one_before(character: str) -> bool:
-    first = unicodedata.normalize("NFKD", character)[0]
-    return unicodedata.category(first)[0] == "M" or ord(first) in _JAMO

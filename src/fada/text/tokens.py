@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from fada.errors import FadaError
-from fada.targets.distribution import OTHER
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from fada.models import registry
 from fada.models.recognizer import CTCRecognizer, Recognizer, Tagging, best_path
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run
-from fada.targets.distribution import TargetSet
+from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from fada.training.diagnostics import NAMES, named, pull
 from fada.training.lines import (

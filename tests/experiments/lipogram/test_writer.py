@@ -29,7 +29,9 @@ from fada.experiments.lipogram.writer import (
     parse_story,
     violating_words,
 )
-from fada.targets.distribution import OTHER, CharDistribution, TargetSet
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
+from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from fada.data.line import Line, LineSet, Log
 from fada.data.source import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, Options, split_of, walk
 from fada.errors import FadaError
-from fada.text.normalizer import natural_key
+from fada.text.characters import natural_key
 
 GT_SUFFIX = ".gt.txt"
 _VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`

@@ -31,7 +31,8 @@ import numpy as np
 
 from fada.errors import FadaError, missing_extra
 from fada.experiments.lipogram.readability import distinct, flesch_reading_ease, unknown_words, words_of
-from fada.targets.distribution import OTHER, CharDistribution
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import whole_characters
 
