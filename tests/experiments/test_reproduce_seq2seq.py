@@ -13,7 +13,7 @@ from fada.decoding.weights import Weights
 from fada.experiments.reproduce import Recipe, reproduce
 from fada.experiments.reproduce_seq2seq import StoredSearch
 from fada.runs.run import load_run
-from tests.models import test_seq2seq as models
+from tests.support import model_folders
 from tests.support.training_lines import sound_lines
 
 
@@ -34,7 +34,7 @@ def row(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train": {
             "data": ["nowhere"],
             "domain_column": "domain",
-            "model": str(models.whisper_folder(folder / "whisper")),
+            "model": str(model_folders.whisper_folder(folder / "whisper")),
             "max_seconds": 1,
             "freeze": "encoder",
             "encoder_cache": str(folder / "cache"),

@@ -27,8 +27,8 @@ from fada.models.whisper import WhisperRecognizer
 from fada.runs.export import Decoder
 from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
-from tests.models.test_seq2seq import whisper_folder
 from tests.support import xml_pages
+from tests.support.model_folders import whisper_folder
 
 TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
 

@@ -1,25 +1,11 @@
 """TrOCR, Whisper and CTC models of transformers: labels, new characters, tags, windows, saving."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
-from transformers import (
-    PreTrainedTokenizerFast,
-    ViTImageProcessor,
-    Wav2Vec2Config,
-    Wav2Vec2FeatureExtractor,
-    Wav2Vec2ForCTC,
-    WhisperConfig,
-    WhisperFeatureExtractor,
-    WhisperForConditionalGeneration,
-    WhisperTokenizer,
-)
-from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 import fada
 from fada.models import registry
@@ -28,90 +14,14 @@ from fada.models.trocr import TrOCRRecognizer
 from fada.models.wav2vec import TransformersCTCRecognizer
 from fada.models.whisper import WhisperRecognizer
 from tests.support import tiny_models
+from tests.support.model_folders import (
+    fresh_byte_level_tokenizer,
+    tiny_trocr,
+    trocr_folder,
+    wav2vec2_folder,
+    whisper_folder,
+)
 from tests.support.training_lines import image_lines, sound_lines
-
-TINY = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "channels": (4, 4, 8, 8)}
-
-
-def tiny_trocr(**options: Any) -> TrOCRRecognizer:
-    torch.manual_seed(0)
-    return TrOCRRecognizer.build_tiny(["abcd "], **TINY, **options)
-
-
-def trocr_folder(folder: Path) -> Path:
-    """A pretrained TrOCR with a byte-level tokenizer, as the real ones have."""
-    tokenizer = fresh_byte_level_tokenizer()
-    model = tiny_models.trocr(len(tokenizer))
-    TrOCRRecognizer(model, ViTImageProcessor(size={"height": 32, "width": 32}), tokenizer).save_pretrained(folder)
-    return folder
-
-
-def fresh_byte_level_tokenizer() -> PreTrainedTokenizerFast:
-    shared = tiny_models.byte_level_tokenizer()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(shared.backend_tokenizer.to_str()),
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-    )
-
-
-def whisper_folder(folder: Path, multilingual: bool = False) -> Path:
-    """A random Whisper with a tokenizer of its own kind."""
-    vocabulary = {chr(c): i for i, c in enumerate(range(33, 127))} | {"Ġ": 94}
-    names = [*LANGUAGES, "translate", "transcribe"] if multilingual else []
-    special = [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *names, "notimestamps")]
-    tokenizer = WhisperTokenizer(vocab=vocabulary, merges=[], unk_token=special[0])
-    tokenizer.add_tokens(special, special_tokens=True)
-    end, start = (tokenizer.convert_tokens_to_ids(token) for token in special[:2])
-    config = WhisperConfig(
-        vocab_size=len(tokenizer),
-        num_mel_bins=8,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_target_positions=32,
-        pad_token_id=end,
-        bos_token_id=end,
-        eos_token_id=end,
-        decoder_start_token_id=start,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-    )
-    torch.manual_seed(0)
-    model = WhisperForConditionalGeneration(config)
-    model.generation_config.is_multilingual = multilingual
-    model.generation_config._from_model_config = False
-    model.save_pretrained(folder)
-    WhisperFeatureExtractor(feature_size=8).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def wav2vec2_folder(folder: Path) -> Path:
-    """A random wav2vec 2.0 without an alphabet."""
-    torch.manual_seed(0)
-    config = Wav2Vec2Config(
-        vocab_size=4,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        conv_dim=(8, 8),
-        conv_stride=(5, 16),
-        conv_kernel=(10, 16),
-        num_conv_pos_embeddings=8,
-        num_conv_pos_embedding_groups=2,
-        mask_time_prob=0.0,
-        num_feat_extract_layers=2,
-    )
-    Wav2Vec2ForCTC(config).save_pretrained(folder)
-    Wav2Vec2FeatureExtractor().save_pretrained(folder)
-    return folder
 
 
 def test_decoder_inputs_are_the_labels_moved_by_one() -> None:
@@ -210,7 +120,7 @@ def test_what_follows_the_ink_does_not_change_what_is_read() -> None:
 
 
 def test_strips_keep_their_proportions_are_padded_with_paper_and_squeezed_if_too_long() -> None:
-    recognizer = TrOCRRecognizer.build_tiny(["abcd "], **TINY)
+    recognizer = tiny_trocr()
     short, long = (np.zeros((16, width), np.uint8) for width in (20, 200))
     pixels = recognizer.collate([short, long])["pixel_values"]
     assert pixels.shape == (2, 3, 16, 64)

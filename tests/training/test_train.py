@@ -27,7 +27,7 @@ from fada.report.page import write_report
 from fada.runs.run import Run
 from fada.training.lines import EncodedDataset, LineDataset, WidthSampler, split_lines
 from fada.training.train import FadaTrainer, TrainSettings, read_texts, score_texts, train
-from tests.models import test_seq2seq as models
+from tests.support import model_folders
 from tests.support.training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
 
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
@@ -163,7 +163,11 @@ def test_an_interrupted_decoder_training_ends_with_the_same_weights(
         settings = {"model": "trocr-tiny", "max_lines": 8}
     else:
         data = sound_folder(tmp_path / "data")
-        settings = {"model": str(models.whisper_folder(tmp_path / "whisper")), "max_seconds": 1, "freeze": "encoder"}
+        settings = {
+            "model": str(model_folders.whisper_folder(tmp_path / "whisper")),
+            "max_seconds": 1,
+            "freeze": "encoder",
+        }
     settings |= {"learning_rate": 0.01, "beam_size": 1}
     run(data, tmp_path / "whole", **settings)
 
@@ -232,13 +236,13 @@ def test_trocr_trains_with_the_alignment_loss(data: Path, tmp_path: Path) -> Non
 
 
 def test_a_pretrained_trocr_is_fine_tuned(data: Path, tmp_path: Path) -> None:
-    folder = models.trocr_folder(tmp_path / "pretrained")
+    folder = model_folders.trocr_folder(tmp_path / "pretrained")
     finished = run(data, tmp_path / "run", model=str(folder), epochs=1, batch_size=8, beam_size=1)
     assert finished.recognizer.kind == "seq2seq"
 
 
 def test_whisper_trains_with_the_alignment_loss(tmp_path: Path) -> None:
-    folder = models.whisper_folder(tmp_path / "whisper")
+    folder = model_folders.whisper_folder(tmp_path / "whisper")
     data = sound_folder(tmp_path / "data")
     finished = run(data, tmp_path / "run", model=str(folder), epochs=1, max_seconds=1, beam_size=2)
     assert finished.metrics["history"][0]["alignment_loss"] > 0
@@ -246,7 +250,7 @@ def test_whisper_trains_with_the_alignment_loss(tmp_path: Path) -> None:
 
 
 def test_a_ctc_model_of_transformers_trains_with_the_alignment_loss(tmp_path: Path) -> None:
-    folder = models.wav2vec2_folder(tmp_path / "wav2vec2")
+    folder = model_folders.wav2vec2_folder(tmp_path / "wav2vec2")
     data = sound_folder(tmp_path / "data")
     finished = run(data, tmp_path / "run", model=str(folder), epochs=1, beam_size=2)
     assert finished.metrics["history"][0]["alignment_loss"] > 0
@@ -345,7 +349,7 @@ def test_a_truncated_image_is_left_out_counted_and_named(
 
 
 def test_a_broken_sound_is_left_out_and_nothing_but_broken_ones_is_an_error(tmp_path: Path) -> None:
-    folder = models.whisper_folder(tmp_path / "whisper")
+    folder = model_folders.whisper_folder(tmp_path / "whisper")
     data = sound_folder(tmp_path / "data")
     broken = [Line(f"broken{i}", "abc", "old", audio=b"RIFF....WAVE", source="talk.wav") for i in range(2)]
     write_parquet([*sound_lines(4), *broken], data / "train.parquet")
@@ -360,9 +364,9 @@ def test_a_broken_sound_is_left_out_and_nothing_but_broken_ones_is_an_error(tmp_
 @pytest.mark.parametrize("kind", ["trocr", "whisper"])
 def test_a_frozen_encoder_keeps_its_weights_and_is_run_once_per_line(kind: str, tmp_path: Path) -> None:
     if kind == "trocr":
-        folder, data = models.trocr_folder(tmp_path / "model"), image_folder(tmp_path / "data", 8, 2, 2)
+        folder, data = model_folders.trocr_folder(tmp_path / "model"), image_folder(tmp_path / "data", 8, 2, 2)
     else:
-        folder, data = models.whisper_folder(tmp_path / "model"), sound_folder(tmp_path / "data")
+        folder, data = model_folders.whisper_folder(tmp_path / "model"), sound_folder(tmp_path / "data")
     settings = {"model": str(folder), "max_seconds": 1, "freeze": "encoder", "augment": 0, "beam_size": 1}
     settings |= {"epochs": 1, "learning_rate": 0.01, "encoder_cache": tmp_path / "cache"}
     finished = run(data, tmp_path / "run", **settings)
@@ -385,7 +389,7 @@ def test_a_frozen_encoder_keeps_its_weights_and_is_run_once_per_line(kind: str, 
 
 @pytest.mark.parametrize("kind", ["trocr", "whisper"])
 def test_the_loss_of_stored_encoder_outputs_is_that_of_the_lines_themselves(kind: str, tmp_path: Path) -> None:
-    folder = models.trocr_folder(tmp_path) if kind == "trocr" else models.whisper_folder(tmp_path)
+    folder = model_folders.trocr_folder(tmp_path) if kind == "trocr" else model_folders.whisper_folder(tmp_path)
     lines = image_lines(6) if kind == "trocr" else sound_lines(6)
     recognizer = registry.build(str(folder), ["abcd"], max_seconds=1)
     assert isinstance(recognizer, Seq2SeqRecognizer)
