@@ -1,4 +1,4 @@
-"""`fada lipogram` and `fada generate`: language models that mind their letters."""
+"""`fada lipogram`: language models that mind their letters."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -25,13 +25,13 @@ class StyleName(StrEnum):
     CONTINUE = "continue"
 
 
-_MODEL = typer.Option("smollm2", "--model", "-m", help="smollm2, a model folder, a GGUF file, or a name on the hub.")
-_JSON = typer.Option(False, "--json", help="Print JSON.")
-_CSV = typer.Option(False, "--csv", help="Print CSV.")
+MODEL = typer.Option("smollm2", "--model", "-m", help="smollm2, a model folder, a GGUF file, or a name on the hub.")
+JSON = typer.Option(False, "--json", help="Print JSON.")
+CSV = typer.Option(False, "--csv", help="Print CSV.")
 
 
 def lipogram(
-    model: str = _MODEL,
+    model: str = MODEL,
     forbid: str = typer.Option("e", "--forbid", "--forbidden", "-f", help="Letters not to be used, such as e or a,e."),
     topic: list[str] = typer.Option([], "--topic", "-t", help="What the story is about; may be repeated."),
     topics: Path | None = typer.Option(None, "--topics", help="File with one topic on each line."),
@@ -45,14 +45,14 @@ def lipogram(
     seed: int = typer.Option(0, "--seed", help="Of sampling."),
     tokens: int = typer.Option(120, "--tokens", min=4, help="Longest story, in tokens."),
     style: StyleName = typer.Option(
-        StyleName.SHORT, "--style", help="The paper's prompt (json), a short one, or none."
+        StyleName.SHORT, "--style", help="A long prompt like the paper's (json), a short one, or none."
     ),
     language: str = typer.Option("en", "--language", help="Of the words that the masked modes may write, such as fr."),
     recipe: Path | None = typer.Option(None, "--recipe", help="Run the experiment that this YAML file describes."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the experiment; a rerun continues there."),
     quick: bool = typer.Option(False, "--quick", help="The experiment with few topics and short stories."),
-    as_json: bool = _JSON,
-    as_csv: bool = _CSV,
+    as_json: bool = JSON,
+    as_csv: bool = CSV,
 ) -> None:
     """Write stories without a letter, or run the lipogram experiment.
 
@@ -63,22 +63,23 @@ def lipogram(
 
     output = chosen_format(as_json, as_csv)
     if recipe is not None:
-        from fada.experiments.lipogram.experiment import METRICS, Experiment, LipogramRecipe
+        from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 
         if out is None:
             raise FadaError("--recipe needs --out, the folder that the results go to.")
         settings = LipogramRecipe.load(recipe)
         summary = Experiment(settings.quick() if quick else settings, out).run()
-        columns = ("search", "letter", "variant", *METRICS, "overhead")
-        print_rows([{c: row[c] for c in columns} for row in summary["rows"]], "Lipograms", output)
+        rows = [
+            {name: getattr(row, name) for name in ("search", "letter", "variant")}
+            | {name: figure.mean for name, figure in row.figures.items()}
+            | {"overhead": row.overhead}
+            for row in summary.rows
+        ]
+        print_rows(rows, "Lipograms", output)
         return
-    from fada.experiments.lipogram.experiment import read_topics
-    from fada.experiments.lipogram.writer import (
-        LipogramWriter,
-        forbidden_characters,
-        load_language_model,
-        violating_words,
-    )
+    from fada.experiments.lipogram.story import forbidden_characters, read_topics, violating_words
+    from fada.experiments.lipogram.writer import LipogramWriter
+    from fada.models.language import load_language_model
 
     chosen = [*topic, *(read_topics(topics) if topics else ())]
     if not chosen:
@@ -105,52 +106,6 @@ def lipogram(
     print_rows(rows, f"without {' '.join(letters)}, {mode.value}", output)
 
 
-def generate(
-    prompt: str = typer.Argument(..., help="What the model continues."),
-    model: str = _MODEL,
-    targets: Path = typer.Option(..., "--targets", help="Target file, as `fada targets` writes it."),
-    domain: str | None = typer.Option(
-        None, "--domain", "-d", help="Domain in the target file; all pooled if not given."
-    ),
-    lam: float = typer.Option(0.5, "--lam", help="Weight of the model against the target, above 0 up to 1."),
-    scale: float = typer.Option(1.0, "--scale", help="Factor of the distance; 1 is the paper."),
-    warmup: float = typer.Option(0.0, "--warmup", min=0, help="Characters over which the guidance sets in."),
-    distance: str = typer.Option("aligned_w2", "--distance", help="aligned_w2, sorted_w2, js, kl or w1."),
-    forbid: str | None = typer.Option(None, "--forbid", "--forbidden", "-f", help="Characters not to be written."),
-    beams: int = typer.Option(5, "--beam", "--beams", "-b", min=1, help="Beam size."),
-    sample: bool = typer.Option(False, "--sample", help="Draw tokens at random instead of searching."),
-    seed: int = typer.Option(0, "--seed", help="Of sampling."),
-    tokens: int = typer.Option(100, "--tokens", min=1, help="Longest text, in tokens."),
-    nbest: int = typer.Option(1, "--nbest", min=1, help="Texts to print, best first."),
-    as_json: bool = _JSON,
-    as_csv: bool = _CSV,
-) -> None:
-    """Continue a prompt so that the characters follow a target distribution."""
-    from fada.experiments.lipogram.writer import continue_prompt, load_language_model
-    from fada.targets.target_set import TargetSet
-
-    target_set = TargetSet.load(targets)
-    target = target_set.overall if domain is None else target_set[domain]
-    found = continue_prompt(
-        *load_language_model(model),
-        prompt,
-        target,
-        lam=lam,
-        num_beams=1 if sample else beams,
-        distance=distance,
-        scale=scale,
-        warmup=warmup,
-        forbidden=forbid or "",
-        sample=sample,
-        seed=seed,
-        max_new_tokens=tokens,
-        nbest=nbest,
-    )
-    rows = [{"text": h.text, "score": h.score, "log_prob": h.log_prob, "distance": h.distance} for h in found]
-    print_rows(rows, None, chosen_format(as_json, as_csv), digits=4)
-
-
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+    """Add the command."""
     app.command()(lipogram)
-    app.command()(generate)

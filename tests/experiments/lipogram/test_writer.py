@@ -12,26 +12,23 @@ from typer.testing import CliRunner
 from fada.cli import app
 from fada.errors import FadaError
 from fada.experiments.lipogram.effects import expected_effects
-from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe, compared, read_topics
+from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 from fada.experiments.lipogram.readability import unknown_words
-from fada.experiments.lipogram.words import KnownWords, Lexicon, Plausible
-from fada.experiments.lipogram.writer import (
+from fada.experiments.lipogram.story import (
     DEVELOPMENT_TOPICS,
     TOPICS,
-    LipogramWriter,
     Story,
-    continue_prompt,
-    focused_target,
     forbidden_characters,
-    lipogram_target,
-    load_language_model,
     measure,
     parse_story,
+    read_topics,
     violating_words,
 )
-from fada.targets.distribution import CharDistribution
-from fada.targets.target_set import TargetSet
-from fada.text.characters import OTHER
+from fada.experiments.lipogram.summary import Written, compared
+from fada.experiments.lipogram.words import KnownWords, Lexicon, Plausible
+from fada.experiments.lipogram.writer import LipogramWriter, focused_target, lipogram_target
+from fada.models.language import continue_prompt, load_language_model
+from fada.targets.distribution import OTHER, CharDistribution, TargetSet
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
 
@@ -195,16 +192,17 @@ def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded)
 
 def test_cells_are_compared_topic_by_topic():
     def cell(*texts, loss):
-        stories = [{"topic": str(i), "text": t, "log_prob": -loss * 10, "tokens": 10} for i, t in enumerate(texts)]
-        return {"letter": "e", "stories": stories}
+        stories = [Story(str(i), text, -loss * 10, 10) for i, text in enumerate(texts)]
+        figures = {"lam": 1.0, "scale": 0.0, "metrics": {}, "seconds": 1.0, "guidance_seconds": 0.0}
+        return Written(search="sample", seed=0, letter="e", variant="soft", stories=stories, **figures)
 
     plain, soft = cell("the big tree", "we see it", loss=1.0), cell("the big oak", "we got it", loss=1.1)
     found = compared([soft], [plain])
-    assert found["words"] == pytest.approx(-50)
-    assert found["perplexity"] == pytest.approx(2.718281828**0.1)
-    assert found["words_se"] == pytest.approx(0)
-    assert found["perplexity_se"] == pytest.approx(0)
-    assert "words" not in compared([plain], [cell("oak", "no", loss=1.0)])
+    assert found.words == pytest.approx(-50)
+    assert found.perplexity == pytest.approx(2.718281828**0.1)
+    assert found.words_se == pytest.approx(0)
+    assert found.perplexity_se == pytest.approx(0)
+    assert compared([plain], [cell("oak", "no", loss=1.0)]).words is None
 
 
 @pytest.mark.parametrize(
@@ -393,16 +391,20 @@ def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
     assert json.loads(gone.read_text(encoding="utf-8"))["stories"] == text
     after = {file.name: file.stat().st_mtime_ns for file in files}
     assert {name for name in before if before[name] != after[name]} == {gone.name}
-    assert summary["cells"] == {"done": 21, "planned": 21}
-    assert summary["tuning"]["chosen"]["e"] in (5000, 10000)
-    assert [row["factor"] for row in summary["rates"]] == [None, 0.5]
-    assert summary["rates"][1]["requested"] > 0
-    assert [row["mode"] for row in summary["author"]] == ["plain", "soft"]
-    soft = next(row for row in summary["rows"] if row["variant"] == "soft")
-    assert soft["against_plain"]["words"] < 0
+    assert (summary.done, summary.planned) == (21, 21)
+    assert summary.tuning["chosen"]["e"] in (5000, 10000)
+    assert [row.factor for row in summary.rates] == [None, 0.5]
+    assert summary.rates[1].requested > 0
+    assert [row.mode for row in summary.author] == ["plain", "soft"]
+    soft = next(row for row in summary.rows if row.variant == "soft")
+    assert soft.against["plain"].words < 0
     table = (out / "table.md").read_text(encoding="utf-8")
     assert "| e | soft+hard |" in table
     assert "| e | soft+hard | hard |" in table
+    added = LipogramRecipe.load(path).model_copy(update={"variants": ("plain", "eq2"), "rates": {"e": (0.5,)}})
+    more = Experiment(added, out).run()
+    assert {(row.search, row.variant) for row in more.rows} >= {("sample", "eq2"), ("beam2", "eq2")}
+    assert {file.name: file.stat().st_mtime_ns for file in files} == after
     with pytest.raises(FadaError, match="other settings"):
         Experiment(LipogramRecipe.load(path).quick(), out)
 
@@ -410,3 +412,14 @@ def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
 def test_topics_are_read_from_a_file(tmp_path):
     (tmp_path / "topics.txt").write_text("a dog\n\n# no\na cat \n", encoding="utf-8")
     assert read_topics(tmp_path / "topics.txt") == ("a dog", "a cat")
+
+
+@pytest.mark.parametrize("name", ["lipogram", "lipogram-beam"])
+def test_the_committed_tables_come_from_the_committed_stories(name, tmp_path):
+    committed = Path(__file__).parents[3] / "results" / name
+    folder = tmp_path / name
+    shutil.copytree(committed, folder)
+    (folder / "table.md").unlink()
+    Experiment(LipogramRecipe.load(folder / "recipe.json"), folder).summarise()
+    for file in ("table.md", "summary.json"):
+        assert (folder / file).read_text(encoding="utf-8") == (committed / file).read_text(encoding="utf-8")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fada.experiments.lipogram.writer import Story
-from fada.text.characters import OTHER
+from fada.experiments.lipogram.story import Story
+from fada.targets.distribution import OTHER
 from fada.text.normalizer import TextNormalizer
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ def _steps(writer: "LipogramWriter", story: Story, letters: str, occurrences: np
 
 def _expectation(writer: "LipogramWriter", scale: float, step: Mapping[str, Any]) -> tuple[float, float]:
     """The expected number of tokens with a forbidden character, and the log-probability, summed over the steps."""
-    weight = (1 - writer.lam) / writer.lam * scale / (step["length"] + max(writer.warmup, 1.0))
+    manner = writer.manner
+    weight = (1 - manner.lam) / manner.lam * scale / (step["length"] + max(manner.warmup, 1.0))
     score = step["log_prob"] - weight * step["count"]
-    cut = np.sort(score, axis=1)[:, -min(writer.top_k, score.shape[1])][:, None]
-    chosen = np.where(score >= cut, np.exp((score - score.max(1, keepdims=True)) / writer.temperature), 0.0)
+    cut = np.sort(score, axis=1)[:, -min(manner.top_k, score.shape[1])][:, None]
+    chosen = np.where(score >= cut, np.exp((score - score.max(1, keepdims=True)) / manner.temperature), 0.0)
     chosen /= chosen.sum(1, keepdims=True)
     return float((chosen * (step["count"] > 0)).sum()), float((chosen * step["log_prob"]).sum())
