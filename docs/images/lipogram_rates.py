@@ -9,9 +9,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from fada.lipogram_experiment import LipogramRecipe
-from fada.targets import CharDistribution
-from fada.text import TextNormalizer
+from fada.experiments.lipogram.experiment import LipogramRecipe
+from fada.targets.distribution import CharDistribution
+from fada.text.normalizer import TextNormalizer
 
 LETTERS = TextNormalizer(letters_only=True)
 COLOURS = {"author": "#222222", "plain": "#999999", "soft": "#0072b2"}

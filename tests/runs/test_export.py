@@ -66,7 +66,7 @@ def test_half_precision_changes_the_emissions_little(exported):
 def test_the_card_has_error_rates_settings_licence_and_credits(exported):
     card = (exported / "model" / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlicense: cc-by-4.0")
-    for part in ("# Letters", "| | new | old | all |", "24 training lines", "Letters by *Pillow*."):
+    for part in ("# Letters", "|  | new | old | all |", "24 training lines", "Letters by *Pillow*."):
         assert part in card
 
 

@@ -181,9 +181,10 @@ class Table:
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, labels: int | None = None) -> str:
     """A pipe table of cells that are Markdown already; the columns after `labels` (all, if None) are set right."""
     labels = len(columns) if labels is None else labels
-    lines = [columns, ["---"] * labels + ["---:"] * (len(columns) - labels)]
-    lines += [[_PIPE.sub(r"\|", str(cell)) for cell in row] for row in rows]
-    return "".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines)
+    body = [columns, *([_PIPE.sub(r"\|", str(cell)) for cell in row] for row in rows)]
+    lines = ["| " + " | ".join(line) + " |\n" for line in body]
+    lines.insert(1, "|" + "---|" * labels + "---:|" * (len(columns) - labels) + "\n")
+    return "".join(lines)
 
 
 def write_tables(

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -421,5 +423,4 @@ def test_the_committed_tables_come_from_the_committed_stories(name, tmp_path):
     shutil.copytree(committed, folder)
     (folder / "table.md").unlink()
     Experiment(LipogramRecipe.load(folder / "recipe.json"), folder).summarise()
-    for file in ("table.md", "summary.json"):
-        assert (folder / file).read_text(encoding="utf-8") == (committed / file).read_text(encoding="utf-8")
+    assert (folder / "table.md").read_text(encoding="utf-8") == (committed / "table.md").read_text(encoding="utf-8")

@@ -324,9 +324,7 @@ class Experiment:
             planned=len(list(self._cells())),
             rows=list(self._rows(done)),
             rates=self._rates(done),
-            author=author_rows(
-                [r for c, r in done if c.kind == "usual"], [r for c, r in done if c.kind == "author"]
-            )
+            author=author_rows([r for c, r in done if c.kind == "usual"], [r for c, r in done if c.kind == "author"])
             if self.recipe.author
             else [],
         )

@@ -1,5 +1,6 @@
 """What the cells of a lipogram experiment come to: means over seeds, comparisons by topic, and their tables."""
 
+import json
 import os
 import platform
 import re
@@ -65,8 +66,6 @@ class Written(BaseModel):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Written":
         """Read one file."""
-        import json
-
         return validated(cls, json.loads(Path(path).read_text(encoding="utf-8")), path)
 
 
@@ -183,8 +182,12 @@ class Summary(BaseModel):
         for search in dict.fromkeys(row.search for row in self.rows):
             rows = [row for row in self.rows if row.search == search]
             cells = [
-                [row.letter, row.variant, *(_pm(row.figures[name], 1 + (name == "perplexity")) for name in _COLUMNS)]
-                + [f"{row.overhead:.1f}"]
+                [
+                    row.letter,
+                    row.variant,
+                    *(_pm(row.figures[name], 1 + (name == "perplexity")) for name in _COLUMNS),
+                    f"{row.overhead:.1f}",
+                ]
                 for row in rows
             ]
             head = ["letter", "mode", *_COLUMNS.values(), "guidance, % of time"]
