@@ -35,7 +35,7 @@ def generate(
 ) -> None:
     """Continue a prompt so that the characters follow a target distribution."""
     from fada.models.language import continue_prompt, load_language_model
-    from fada.targets.distribution import TargetSet
+    from fada.targets.target_set import TargetSet
 
     target_set = TargetSet.load(targets)
     target = target_set.overall if domain is None else target_set[domain]

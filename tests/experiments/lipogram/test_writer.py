@@ -30,7 +30,9 @@ from fada.experiments.lipogram.summary import Written, compared
 from fada.experiments.lipogram.words import KnownWords, Lexicon, Plausible
 from fada.experiments.lipogram.writer import LipogramWriter, focused_target, lipogram_target
 from fada.models.language import continue_prompt, load_language_model
-from fada.targets.distribution import OTHER, CharDistribution, TargetSet
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
+from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fada.experiments.lipogram.story import Story
-from fada.targets.distribution import OTHER
+from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ import numpy as np
 
 from fada.errors import FadaError
 from fada.experiments.lipogram.story import DEVELOPMENT_TOPICS, Story, parse_story
-from fada.targets.distribution import OTHER, CharDistribution
+from fada.targets.distribution import CharDistribution
+from fada.text.characters import OTHER
 from fada.text.tokens import whole_characters
 
 if TYPE_CHECKING:
