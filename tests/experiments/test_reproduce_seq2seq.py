@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-import fada
-from fada.data.line import Line, read_lines, write_parquet
-from fada.decoding.weights import Weights
+from fada.data.line import Line, write_parquet
 from fada.experiments.reproduce import Recipe, reproduce
-from fada.experiments.reproduce_seq2seq import StoredSearch
-from fada.runs.run import load_run
 from tests.support import model_folders
 from tests.support.training_lines import sound_lines
 
@@ -61,11 +57,6 @@ def run(folder: Path) -> dict[str, Any]:
     return json.loads((out / "1.json").read_text(encoding="utf-8"))
 
 
-def search(folder: Path, arm: str = "standard", split: str = "validation") -> StoredSearch:
-    lines = [line for line in read_lines(folder / "data", domain_column="domain") if line.split == split]
-    return StoredSearch(load_run(folder / "runs" / "row" / "1" / arm), lines, split, folder / "cache")
-
-
 def test_the_result_has_every_system_and_what_was_chosen_on_validation_lines(row: Path) -> None:
     result = json.loads((row / "results" / "row" / "1.json").read_text(encoding="utf-8"))
     assert list(result["systems"]) == [
@@ -86,52 +77,11 @@ def test_the_result_has_every_system_and_what_was_chosen_on_validation_lines(row
     assert result["systems"]["FADA-GD"]["p"] is not None
 
 
-def test_guided_texts_are_those_of_guided_generation(row: Path) -> None:
-    found = search(row)
-    recognizer = found.run.recognizer
-    lines = [line for line in read_lines(row / "data", domain_column="domain") if line.id in found.ids]
-    options = {"num_beams": 2, "lam": 0.5, "distance": "aligned_w2", "scale": 10.0}
-    expected = recognizer.transcribe(lines, targets=found.run.targets, **options)
-    assert found.choose(Weights(beam=2, lam=0.5, distance="aligned_w2", scale=10.0)) == expected
-
-
-def test_a_decoding_is_made_once_and_again_for_another_model(row: Path) -> None:
-    weights = Weights(beam=2, lam=0.3)
-    path = search(row).path(weights)
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**stored, "texts": ["kept"] * 4}), encoding="utf-8")
-    assert search(row).choose(weights) == ["kept"] * 4
-    path.write_text(json.dumps({**stored, "texts": ["kept"] * 4, "fingerprint": "other"}), encoding="utf-8")
-    assert search(row).choose(weights) == stored["texts"]
-
-
-def test_what_the_training_reported_is_not_decoded_again(row: Path) -> None:
-    table = load_run(row / "runs" / "row" / "1" / "standard").predictions.to_pylist()
-    reported = [line["hypothesis"] for line in table if line["system"] == "beam2"]
-    found = search(row, split="test")
-    assert found.choose(Weights(beam=2)) == reported
-    assert not found.path(Weights(beam=2)).exists()
-
-
 def test_a_second_call_changes_nothing(row: Path) -> None:
     before = json.loads((row / "results" / "row" / "1.json").read_text(encoding="utf-8"))
     files = {path: path.stat().st_mtime_ns for path in (row / "runs").rglob("*") if path.is_file()}
     assert run(row) == before
     assert {path: path.stat().st_mtime_ns for path in (row / "runs").rglob("*") if path.is_file()} == files
-
-
-def test_a_run_without_decoder_is_refused(row: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    (folder / "model").mkdir(parents=True)
-    from fada.models.crnn import CRNNRecognizer
-
-    CRNNRecognizer.build(["abc"], "tiny").save_pretrained(folder / "model")
-    (folder / "config.json").write_text('{"settings": {}}', encoding="utf-8")
-    run_folder = row / "runs" / "row" / "1" / "standard"
-    for name in ("targets.json", "predictions.parquet"):
-        (folder / name).write_bytes((run_folder / name).read_bytes())
-    with pytest.raises(fada.FadaError, match="a ctc model, expected one with a decoder"):
-        StoredSearch(load_run(folder), sound_lines(2), "test", None).choose(Weights(beam=2, lam=0.5))
 
 
 def test_the_recipes_with_decoders_are_complete() -> None:
@@ -151,5 +101,5 @@ def test_other_seeds_keep_the_guidance_that_the_first_chose(row: Path) -> None:
     kept = second["arms"]["standard"]
     assert kept["lam_gd"] == first["arms"]["standard"]["lam_gd"]
     assert kept["aligned_gd"]["scale"] == first["arms"]["standard"]["aligned_gd"]["scale"]
-    decoded = {path.stem for path in (row / "runs" / "row" / "2" / "standard" / "decodings").iterdir()}
-    assert {name for name in decoded if name.startswith("validation")} == {"validation-beam2"}
+    decoded = {path.stem for path in (row / "runs" / "row" / "2" / "standard" / "decodings" / "validation").iterdir()}
+    assert decoded == {"beam=2"}

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -10,7 +9,9 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.line import read_lines
+from fada.decoding.ctc import Hypothesis
 from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.transcribe import transcribe
@@ -20,21 +21,33 @@ from fada.targets.target_set import TargetSet
 class Stub:
     """Writes the id and the domain of every line; interrupts itself after a number of batches."""
 
-    kind = "seq2seq"
-
     def __init__(self, batches=None):
         self.left = batches
         self.calls = 0
 
-    def generate(self, batch, **_):
+    def search(self, lines, knowledge=None, **_):
+        return StubSearch(self, list(lines), knowledge or Knowledge())
+
+    def read(self, batch):
         if self.left == self.calls:
             raise KeyboardInterrupt
         self.calls += 1
         for line in batch:
             line.load_image()
-        return [
-            SimpleNamespace(text=f"{line.id} {line.domain}", log_prob=-1.0, distance=None, score=-1.0) for line in batch
-        ]
+
+
+class StubSearch(Search):
+    kind, terms = "seq2seq", frozenset({"lam", "scale", "distance", "beam"})
+
+    def __init__(self, recognizer, lines, knowledge):
+        self.recognizer, self.batch, self.knowledge = recognizer, lines, knowledge
+
+    def hypotheses(self, weights):
+        self.recognizer.read(self.batch)
+        return [Hypothesis(f"{line.id} {line.domain}", -1.0, -1.0, None) for line in self.batch]
+
+    def recognized(self):
+        return iter(())
 
 
 @pytest.fixture
@@ -105,10 +118,10 @@ def test_a_second_process_with_the_same_output_is_refused(lines, tmp_path, resta
     out = tmp_path / "out.tsv"
 
     class Slow(Stub):
-        def generate(self, batch, **options):
+        def read(self, batch):
             with pytest.raises(FadaError, match="another process"):
                 transcribe(Stub(), read_lines(lines), out, restart=restart)
-            return super().generate(batch, **options)
+            super().read(batch)
 
     assert transcribe(Slow(), read_lines(lines), out).transcribed == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out.tsv", "out.tsv.provenance.json"]

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import fada
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.weights import Weights
 from fada.models import registry
 from fada.models.seq2seq import add_characters, missing_characters
 from fada.models.trocr import TrOCRRecognizer
@@ -162,6 +164,36 @@ def test_guided_beams_score_what_eq_2_says() -> None:
     plain = recognizer.generate(lines, num_beams=3, max_new_tokens=6)[0]
     assert plain.distance is None
     assert plain.score == pytest.approx(plain.log_prob)
+
+
+def test_a_search_writes_what_generation_writes_and_runs_the_encoder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    recognizer = tiny_trocr()
+    lines = image_lines(5)
+    targets = fada.TargetSet.from_texts({"old": ["aab"], "new": ["bcd"]})
+    runs = []
+    encoder = recognizer.model.get_encoder()
+    encoder.register_forward_hook(lambda *_: runs.append(1))
+    search = recognizer.search(lines, Knowledge(targets), batch_size=2)
+    weights = Weights(beam=3, lam=0.4, scale=3.0, distance="aligned_w2")
+    guided, plain = search.choose(weights), search.choose(Weights(beam=2))
+    assert len(runs) == 3
+    options = {"num_beams": 3, "lam": 0.4, "scale": 3.0, "distance": "aligned_w2"}
+    assert guided == recognizer.transcribe(lines, batch_size=5, targets=targets, **options)
+    assert plain == recognizer.transcribe(lines, batch_size=5, num_beams=2)
+    assert (search.ids, search.domains) == ([line.id for line in lines], [line.domain for line in lines])
+    with pytest.raises(fada.FadaError, match="ask for prior_weight, which a model of this kind"):
+        search.choose(Weights(prior_weight=1.0))
+
+
+def test_a_frozen_encoder_keeps_what_it_made_in_a_folder(tmp_path: Path) -> None:
+    recognizer = tiny_trocr()
+    recognizer.freeze_encoder()
+    lines = image_lines(3)
+    first = recognizer.search(lines, cache=tmp_path).choose(Weights(beam=2))
+    (kept,) = tmp_path.iterdir()
+    before = kept.stat().st_mtime_ns
+    assert recognizer.search(lines, cache=tmp_path).choose(Weights(beam=2)) == first
+    assert kept.stat().st_mtime_ns == before
 
 
 def test_characters_that_are_spelt_in_bytes_become_whole_tokens(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Emissions:
         log_probs: one (frames, classes) float32 array per line.
         symbols: the text of each class.
         blank: class of the CTC blank.
-        domains: of the lines, or None.
+        domains: of the lines, empty where one has none; or None.
         references: transcriptions of the lines, or None.
     """
 

@@ -16,6 +16,7 @@ from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
+    from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.lm import CharNgram
 
 
@@ -32,6 +33,9 @@ class Knowledge:
     domain_lms: Mapping[str, "CharNgram"] = field(default_factory=dict)
     lm_order: int = 6
     lm_share: float = 0.5
+    _decoders: dict[tuple[tuple[str, ...], int], "CTCBeamDecoder"] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def from_texts(
@@ -110,6 +114,18 @@ class Knowledge:
                 f"the weights ask for a {kind} language model, and there is none: give the training text (--lm-text)."
             )
         return model
+
+    def decoder(self, symbols: Sequence[str], blank: int) -> "CTCBeamDecoder":
+        """A plain beam search over an alphabet, to derive others from.
+
+        It lives as long as this object: what it prepares for the language models serves batch after batch.
+        """
+        from fada.decoding.ctc import CTCBeamDecoder
+
+        alphabet = (tuple(symbols), blank)
+        if alphabet not in self._decoders:
+            self._decoders[alphabet] = CTCBeamDecoder(*alphabet)
+        return self._decoders[alphabet]
 
     def fingerprint(self) -> str:
         """Changes when anything in here changes."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,15 @@ from fada.common.files import replacing
 from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import prior_weights
+from fada.decoding.search import EVERY_TERM, Search
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import read_table
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER
+
+if TYPE_CHECKING:
+    from fada.decoding.ctc import Hypothesis
 
 PathLike = str | os.PathLike[str]
 
@@ -100,43 +104,51 @@ class NBest:
         ]
 
 
-class Rescorer:
+class Rescorer(Search):
     """Chooses from n-best lists by the decoder's score; what each term says of a text is computed once."""
 
-    kind: Literal["nbest"] = "nbest"
+    kind = "nbest"
+    terms = EVERY_TERM - {"beam"}
 
-    def __init__(self, lists: NBest, knowledge: Knowledge) -> None:
+    def __init__(self, lists: NBest, knowledge: Knowledge | None = None) -> None:
         self.lists = lists
-        self.knowledge = knowledge
+        self.knowledge = knowledge or Knowledge()
         self.ids = lists.ids
         self.references = lists.references
-        self.domains: list[str | None] = list(lists.domains or [None] * len(lists.ids))
+        self.domains = list(lists.domains or [None] * len(lists.ids))
         self._starts = np.cumsum([0, *map(len, lists.hypotheses)])
         self._log_probs = np.array([value for values in lists.log_probs for value in values])
         self._terms: dict[str, NDArray[np.float64]] = {}
 
     def recognized(self) -> Iterator[bytes]:
-        """The hypotheses and their log-probabilities, for fingerprints."""
+        """The hypotheses and their log-probabilities."""
         for texts in self.lists.hypotheses:
             yield "\0".join(texts).encode("utf-8", "surrogatepass")
         yield self._log_probs.tobytes()
 
-    def choose(self, weights: Weights) -> list[str]:
-        """The best text of every line; ties go to the hypothesis that stands first."""
-        self.knowledge.check(weights)
+    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+        """The best hypothesis of every line; ties go to the one that stands first."""
+        from fada.decoding.ctc import Hypothesis
+
+        self.check(weights)
+        nothing = np.zeros_like(self._log_probs)
+        distance = self._term(weights.distance, self._distance) if weights.guided else None
+        language = self._term(weights.lm, self._language) if weights.lm != "none" else nothing
         score = weights.lam * self._log_probs
-        if weights.guided:
-            score = score - (1 - weights.lam) * weights.scale * self._term(weights.distance, self._distance)
-        if weights.lm != "none":
-            score = score + weights.lm_weight * self._term(weights.lm, self._language)
+        if distance is not None:
+            score = score - (1 - weights.lam) * weights.scale * distance
+        score = score + weights.lm_weight * language
         if weights.prior_weight:
             score = score + weights.prior_weight * self._term("prior", self._prior)
         if weights.length_bonus:
             score = score + weights.length_bonus * self._term("length", lambda name, domain: len)
-        return [
-            texts[int(np.argmax(score[start : start + len(texts)]))]
-            for texts, start in zip(self.lists.hypotheses, self._starts[:-1], strict=True)
-        ]
+        found = []
+        for texts, start in zip(self.lists.hypotheses, self._starts[:-1].tolist(), strict=True):
+            best = int(np.argmax(score[start : start + len(texts)]))
+            i = start + best
+            far = None if distance is None else float(distance[i])
+            found.append(Hypothesis(texts[best], float(score[i]), float(self._log_probs[i]), far, float(language[i])))
+        return found
 
     def _term(self, name: str, of_domain: Callable[[str, str | None], Callable[[str], float]]) -> NDArray[np.float64]:
         """The value of a term for every hypothesis, (hypotheses,)."""

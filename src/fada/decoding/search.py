@@ -1,19 +1,75 @@
-"""Searching stored emissions under any weights, each line with what is known of its domain."""
+"""Searching for the text of lines under any weights, each line with what is known of its domain."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+import hashlib
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fada.common.files import write_json
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
+from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 
 if TYPE_CHECKING:
     from fada.decoding.ctc import CTCBeamDecoder, Hypothesis
     from fada.decoding.emissions import Emissions
     from fada.decoding.lm import CharNgram
+
+EVERY_TERM = frozenset(Weights.model_fields)
+
+
+@runtime_checkable
+class Search(Protocol):
+    """Lines, what a recogniser says of them, and what is known of their domains: asked for the best text of each.
+
+    Made by ``Recognizer.search(lines, knowledge)``; also over stored emissions (:class:`BeamSearch`) and n-best lists
+    (:class:`fada.decoding.nbest.Rescorer`). :class:`Stored` around any of them keeps what was found.
+
+    Attributes:
+        kind: `ctc`, `seq2seq` or `nbest`: what tuned weights were tuned for.
+        terms: the weights that change what is found.
+        knowledge: targets and language models.
+        ids, references, domains: of the lines; references are None unless every line has one.
+    """
+
+    kind: str
+    terms: frozenset[str]
+    knowledge: Knowledge
+    ids: list[str]
+    references: list[str] | None
+    domains: list[str | None]
+
+    @abstractmethod
+    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+        """The best hypothesis of every line."""
+
+    @abstractmethod
+    def recognized(self) -> Iterator[bytes]:
+        """What the recogniser says of the lines, for fingerprints."""
+
+    def choose(self, weights: Weights) -> list[str]:
+        """The best text of every line."""
+        return [hypothesis.text for hypothesis in self.hypotheses(weights)]
+
+    def greedy(self) -> list[str]:
+        """The texts of the cheapest search, without any knowledge."""
+        return self.choose(Weights(beam=1))
+
+    def check(self, weights: Weights) -> None:
+        """Refuse weights that ask for a term this search does not have, or for knowledge that is not there."""
+        self.knowledge.check(weights)
+        usual, asked = Weights(beam=weights.beam), weights.change()
+        if odd := [n for n in Weights.model_fields if n not in self.terms and getattr(asked, n) != getattr(usual, n)]:
+            raise FadaError(
+                f"the weights ask for {' and '.join(odd)}, which a model of this kind ({self.kind}) cannot follow; "
+                f"it is guided by {', '.join(sorted(self.terms))}."
+            )
 
 
 def make_decoder(
@@ -28,60 +84,38 @@ def make_decoder(
     """A beam search with `weights`; what they need and is not given is named."""
     from fada.decoding.ctc import CTCBeamDecoder
 
-    return CTCBeamDecoder(
-        symbols,
-        blank=blank,
-        beam_size=weights.beam,
-        target=target,
-        lam=weights.lam,
-        distance=weights.distance,
-        scale=weights.scale,
-        lm=lm,
-        lm_weight=weights.lm_weight,
-        prior=prior if weights.prior_weight else None,
-        prior_weight=weights.prior_weight,
-        length_bonus=weights.length_bonus,
-        **options,
-    )
+    return CTCBeamDecoder(symbols, blank=blank, target=target, lm=lm, **_settings(weights, prior), **options)
 
 
-@lru_cache(maxsize=4)
-def _plain_decoder(symbols: tuple[str, ...], blank: int, threads: int | None) -> "CTCBeamDecoder":
-    """One decoder to derive others from: what it prepares for language models serves batch after batch."""
-    return make_decoder(Weights(), symbols, blank, threads=threads)
+def _settings(weights: Weights, prior: CharDistribution | None) -> dict[str, Any]:
+    """The weights as arguments of a decoder."""
+    settings = weights.model_dump(exclude={"beam", "lm"})
+    return {**settings, "beam_size": weights.beam, "prior": prior if weights.prior_weight else None}
 
 
-class BeamSearch:
-    """Decodes stored emissions under any weights, each line with the target and language model of its domain.
+class BeamSearch(Search):
+    """Decodes emissions under any weights, each line with the target and language model of its domain.
 
-    What the decoder prepares for symbols, targets and language models is kept from one setting to the next.
+    What the decoder prepares for symbols, targets and language models is kept with the knowledge.
     """
 
-    kind: Literal["ctc"] = "ctc"
+    kind = "ctc"
+    terms = EVERY_TERM
 
-    def __init__(self, emissions: "Emissions", knowledge: Knowledge, threads: int | None = None) -> None:
+    def __init__(self, emissions: "Emissions", knowledge: Knowledge | None = None, threads: int | None = None) -> None:
         self.emissions = emissions
-        self.knowledge = knowledge
+        self.knowledge = knowledge = knowledge or Knowledge()
         self.ids = list(emissions.ids)
         self.references = emissions.references
-        self.domains: list[str | None] = [*(emissions.domains or [])] or [None] * len(self.ids)
+        self.domains = [domain or None for domain in emissions.domains or [""] * len(self.ids)]
         self._targets = {domain: knowledge.target_of(domain) for domain in set(self.domains)}
-        self._decoder = _plain_decoder(tuple(emissions.symbols), emissions.blank, threads)
+        self._decoder = knowledge.decoder(emissions.symbols, emissions.blank).replace(threads=threads)
 
     def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
         """The best hypothesis of every line."""
-        self.knowledge.check(weights)
+        self.check(weights)
         needs_target = weights.guided or bool(weights.prior_weight)
-        decoder = self._decoder.replace(
-            beam_size=weights.beam,
-            lam=weights.lam,
-            distance=weights.distance,
-            scale=weights.scale,
-            lm_weight=weights.lm_weight,
-            prior=self.knowledge.prior if weights.prior_weight else None,
-            prior_weight=weights.prior_weight,
-            length_bonus=weights.length_bonus,
-        )
+        decoder = self._decoder.replace(**_settings(weights, self.knowledge.prior))
         found = decoder.decode_batch(
             self.emissions.log_probs,
             targets=[self._targets[domain] for domain in self.domains] if needs_target else None,
@@ -89,18 +123,69 @@ class BeamSearch:
         )
         return [nbest[0] for nbest in found]
 
-    def choose(self, weights: Weights) -> list[str]:
-        """The best text of every line."""
-        return [hypothesis.text for hypothesis in self.hypotheses(weights)]
-
     def recognized(self) -> Iterator[bytes]:
-        """The emissions, for fingerprints."""
+        """The emissions."""
         for log_probs in self.emissions.log_probs:
             yield np.ascontiguousarray(log_probs, np.float32).tobytes()
 
     def greedy(self) -> list[str]:
         """Best path decoding of every line."""
         return [self._decoder.greedy(log_probs).text for log_probs in self.emissions.log_probs]
+
+
+class Stored(Search):
+    """Another search whose findings are kept in a folder, one file for each setting.
+
+    A file of another model, other lines or other knowledge is not used but replaced. For searches that take long: a
+    token model runs its decoder anew for every setting.
+    """
+
+    def __init__(self, search: Search, folder: str | os.PathLike[str]) -> None:
+        self.search, self.folder = search, Path(folder)
+        self.kind, self.terms, self.knowledge = search.kind, search.terms, search.knowledge
+        self.ids, self.references, self.domains = search.ids, search.references, search.domains
+        self._known: str | None = None
+
+    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+        """The best hypothesis of every line, without the frames it was read from."""
+        from fada.decoding.ctc import Hypothesis
+
+        self.check(weights)
+        weights = weights.change()
+        knowing = "" if weights == Weights(beam=weights.beam) else self.knowledge.fingerprint()
+
+        def found() -> list[list[Any]]:
+            return [[h.text, h.score, h.log_prob, h.distance, h.lm_log_prob] for h in self.search.hypotheses(weights)]
+
+        return [Hypothesis(*values) for values in self._kept(weights.name, knowing, found)]
+
+    def greedy(self) -> list[str]:
+        """The texts of the cheapest search."""
+        return self._kept("greedy", "", self.search.greedy)
+
+    def recognized(self) -> Iterator[bytes]:
+        """What the recogniser says of the lines."""
+        return self.search.recognized()
+
+    def _kept(self, name: str, knowing: str, find: Callable[[], list[Any]]) -> list[Any]:
+        path, fingerprint = self.folder / f"{name}.json", f"{self._fingerprint()} {knowing}".strip()
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["fingerprint"] == fingerprint:
+                return stored["lines"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            pass  # not there, or not whole: found anew
+        lines = find()
+        write_json(path, {"fingerprint": fingerprint, "lines": lines})
+        return lines
+
+    def _fingerprint(self) -> str:
+        if self._known is None:
+            digest = hashlib.blake2b(json.dumps([self.ids, self.domains]).encode(), digest_size=12)
+            for part in self.search.recognized():
+                digest.update(part)
+            self._known = digest.hexdigest()
+        return self._known
 
 
 def decode_emissions(

@@ -1,12 +1,21 @@
-"""How much each term of the decoder's score counts."""
+"""How much each term of the decoder's score counts, and what counts where nobody says otherwise."""
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 LanguageModel = Literal["none", "global", "domain"]
+
 NO_GUIDANCE = 1.0
 """λ = 1 is plain beam search."""
+LAM = 0.5
+"""λ where a target is given and λ is not: both terms of Eq. 2 with the same weight, the paper's middle."""
+SCALE = 1.0
+"""Factor of the distance: 1 is Eq. 2 to the letter."""
+DISTANCE = "sorted_w2"
+"""The paper's distance (Eq. 1)."""
+BEAM = 5
+"""The paper's beam."""
 
 
 class Weights(BaseModel):
@@ -19,9 +28,9 @@ class Weights(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     lam: float = Field(default=NO_GUIDANCE, ge=0, le=1)
-    scale: float = Field(default=1.0, ge=0)
-    distance: str = "sorted_w2"
-    beam: int = Field(default=5, ge=1)
+    scale: float = Field(default=SCALE, ge=0)
+    distance: str = DISTANCE
+    beam: int = Field(default=BEAM, ge=1)
     prior_weight: float = 0.0
     lm: LanguageModel = "none"
     lm_weight: float = 0.0
@@ -31,7 +40,7 @@ class Weights(BaseModel):
         """The same with other values; what has no effect is set to its default, so that equal scores are equal."""
         merged = {**{name: getattr(self, name) for name in Weights.model_fields}, **values}
         if merged["lam"] == NO_GUIDANCE or merged["scale"] == 0:
-            merged |= {"lam": NO_GUIDANCE, "scale": 1.0, "distance": "sorted_w2"}
+            merged |= {"lam": NO_GUIDANCE, "scale": SCALE, "distance": DISTANCE}
         if merged["lm"] == "none" or merged["lm_weight"] == 0:
             merged |= {"lm": "none", "lm_weight": 0.0}
         return Weights(**merged)
@@ -40,3 +49,11 @@ class Weights(BaseModel):
     def guided(self) -> bool:
         """Whether the distance to the target has a say."""
         return self.lam < NO_GUIDANCE and self.scale > 0
+
+    @property
+    def name(self) -> str:
+        """What differs from plain beam search, in a form that can be part of a file's name."""
+        shown = {"beam": self.beam, **self.change().model_dump(exclude={"beam"}, exclude_defaults=True)}
+        return "-".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in shown.items()
+        )

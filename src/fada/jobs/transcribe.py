@@ -20,7 +20,6 @@ from fada.common.say import progress_bar
 from fada.data.line import Line, LineSet
 from fada.data.write import Provenance, Transcription, chosen_format, is_folder, refuse_others, write_transcriptions
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.search import decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.models.folders import is_model_folder, resolve
@@ -182,12 +181,7 @@ def transcribe(
         restart: forget an unfinished job.
     """
     weights, knowledge = weights or Weights(), knowledge or Knowledge()
-    knowledge.check(weights)
-    if recognizer.kind != "ctc" and (weights.prior_weight or weights.lm_weight or weights.length_bonus):
-        raise FadaError(
-            "the weights ask for prior correction, a language model or a length bonus, which are for CTC models; this "
-            "one is guided by λ, scale and distance alone."
-        )
+    recognizer.search([], knowledge).check(weights)
     out = Path(out)
     started = time.monotonic()
     job = {
@@ -337,10 +331,9 @@ def _read_batches(
     done: Callable[[Line], bool],
     batch_size: int,
 ) -> Iterator[list[Row]]:
-    reader = _ctc_rows if recognizer.kind == "ctc" else _generated_rows
     for batch in _batches(lines, done, batch_size, "transcribing"):
         rows: list[Row] = []
-        for read, part, error in _in_parts(batch, lambda b: reader(recognizer, b, weights, knowledge)):
+        for read, part, error in _in_parts(batch, lambda b: _rows(recognizer, b, weights, knowledge)):
             if error is None:
                 rows += read
             else:
@@ -348,40 +341,15 @@ def _read_batches(
         yield [{**row, "domain": line.domain} for line, row in zip(batch, rows, strict=True)]
 
 
-def _ctc_rows(recognizer: Any, batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
-    known = [replace(line, domain=line.domain or "", text=None) for line in batch]
-    emissions = recognizer.emit(known, batch_size=len(known))
+def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
+    search = recognizer.search([replace(line, text=None) for line in batch], knowledge, batch_size=len(batch))
     rows = []
-    for line, best in zip(batch, decode_emissions(emissions, weights, knowledge), strict=True):
-        confidences = [round(c, 4) for c in best.char_confidences]
-        rows.append(
-            {
-                "id": line.id,
-                "text": best.text,
-                "confidence": round(fmean(confidences), 4) if confidences else None,
-                "characters": confidences,
-                "log_prob": best.log_prob,
-                "distance": best.distance,
-                "score": best.score,
-            }
-        )
+    for line, best in zip(batch, search.hypotheses(weights), strict=True):
+        row: Row = {"id": line.id, "text": best.text}
+        if confidences := [round(c, 4) for c in best.char_confidences]:
+            row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}
+        rows.append({**row, "log_prob": best.log_prob, "distance": best.distance, "score": best.score})
     return rows
-
-
-def _generated_rows(recognizer: Any, batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
-    targets = [knowledge.target_of(line.domain) for line in batch] if weights.guided else None
-    found = recognizer.generate(
-        batch,
-        targets=targets,
-        lam=weights.lam,
-        distance=weights.distance,
-        scale=weights.scale,
-        num_beams=weights.beam,
-    )
-    return [
-        {"id": line.id, "text": best.text, "log_prob": best.log_prob, "distance": best.distance, "score": best.score}
-        for line, best in zip(batch, found, strict=True)
-    ]
 
 
 def _write(

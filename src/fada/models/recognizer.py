@@ -13,6 +13,8 @@ from transformers import PreTrainedModel
 
 from fada.alignment import AlignmentLoss
 from fada.data.line import Line
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import BeamSearch, Search
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 
@@ -101,6 +103,26 @@ class Recognizer(ABC):
     def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
         """The texts of lines."""
 
+    @abstractmethod
+    def search(
+        self,
+        lines: Iterable[Line],
+        knowledge: Knowledge | None = None,
+        *,
+        batch_size: int = 8,
+        threads: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> Search:
+        """Run the network over lines and search for their texts under any weights.
+
+        Args:
+            lines: with `domain`, if their target is to be that of the domain.
+            knowledge: targets and language models.
+            batch_size: lines per call of the network.
+            threads: of a CTC beam search.
+            cache: folder in which a model with a frozen encoder keeps what that makes of the lines.
+        """
+
     def augmented(self, array: np.ndarray, augment: "Augment", epoch: int, index: int) -> np.ndarray:
         """A random variation of a prepared line, a pure function of seed, epoch and index."""
         return augment(array, epoch=epoch, index=index) if self.modality == "image" else array
@@ -184,9 +206,21 @@ class CTCRecognizer(Recognizer):
             log_probs=scores,
             symbols=self.symbols,
             blank=self.blank,
-            domains=None if any(domain is None for domain in told) else [str(domain) for domain in told],
+            domains=[domain or "" for domain in told] if any(told) else None,
             references=None if any(line.text is None for line in kept) else [str(line.text) for line in kept],
         )
+
+    def search(
+        self,
+        lines: Iterable[Line],
+        knowledge: Knowledge | None = None,
+        *,
+        batch_size: int = 8,
+        threads: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> Search:
+        """Beam search over the emissions of lines."""
+        return BeamSearch(self.emit(lines, batch_size=batch_size), knowledge, threads)
 
     def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
         """The texts of lines; `options` are those of :class:`fada.CTCBeamDecoder` (none: best path)."""

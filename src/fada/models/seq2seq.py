@@ -1,8 +1,11 @@
 """What TrOCR and Whisper share: labels, the domain tag in the decoder's prompt, new characters, generation."""
 
+import hashlib
+import os
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +16,13 @@ from transformers.generation import GenerationMixin, LogitsProcessorList
 from transformers.modeling_outputs import BaseModelOutput
 
 from fada.alignment import AlignmentLoss
+from fada.common.files import replacing
+from fada.common.say import track
 from fada.data.line import Line
+from fada.decoding.ctc import Hypothesis
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import Search
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.models.recognizer import (
     IGNORED,
@@ -34,16 +43,6 @@ STATES = "encoder_states"
 
 class UnfitLine(FadaError):  # noqa: N818 - the line is at fault, not the program
     """A line that can be read, but not with these settings: something to decide, not to pass over."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One text with the parts of its score; `distance` is None where nothing guided it."""
-
-    text: str
-    score: float
-    log_prob: float
-    distance: float | None
 
 
 class Seq2SeqRecognizer(Recognizer):
@@ -137,7 +136,19 @@ class Seq2SeqRecognizer(Recognizer):
             texts += [reading.text for reading in self.generate_batch(inputs, batch, targets=wanted, **options)]
         return texts
 
-    def generate(self, lines: Sequence[Line], **options: Any) -> list[Reading]:
+    def search(
+        self,
+        lines: Iterable[Line],
+        knowledge: Knowledge | None = None,
+        *,
+        batch_size: int = 8,
+        threads: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> Search:
+        """Guided generation; the encoder is run once."""
+        return Generation(self, lines, knowledge, batch_size=batch_size, cache=cache)
+
+    def generate(self, lines: Sequence[Line], **options: Any) -> list[Hypothesis]:
         """Read a batch of lines.
 
         Args:
@@ -159,7 +170,7 @@ class Seq2SeqRecognizer(Recognizer):
         scale: float = 1.0,
         num_beams: int = 1,
         max_new_tokens: int = 200,
-    ) -> list[Reading]:
+    ) -> list[Hypothesis]:
         """Read lines whose network input is there; see :meth:`generate`."""
         self.model.eval()
         prompts = torch.tensor(
@@ -213,7 +224,7 @@ class Seq2SeqRecognizer(Recognizer):
             penalty = 0.0 if distance_found is None else (1 - lam) * scale * distance_found
             weight = 1.0 if guide is None else lam
             log_prob = (total + penalty) / weight if num_beams > 1 else total
-            readings.append(Reading(text, weight * log_prob - penalty, log_prob, distance_found))
+            readings.append(Hypothesis(text, weight * log_prob - penalty, log_prob, distance_found))
         return readings
 
     def _attended(self, states: BaseModelOutput, prompts: Tensor, num_beams: int) -> EncoderDecoderCache | None:
@@ -268,6 +279,113 @@ class Seq2SeqRecognizer(Recognizer):
     @property
     def _output_size(self) -> int:
         return int(self.model.config.get_text_config(decoder=True).vocab_size)
+
+
+class Generation(Search):
+    """The texts that a token model writes under any weights. Its encoder is run once, its decoder for each setting."""
+
+    kind = "seq2seq"
+    terms = frozenset({"lam", "scale", "distance", "beam"})
+
+    def __init__(
+        self,
+        recognizer: Seq2SeqRecognizer,
+        lines: Iterable[Line],
+        knowledge: Knowledge | None = None,
+        *,
+        batch_size: int = 8,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.recognizer, self.knowledge, self.batch_size = recognizer, knowledge or Knowledge(), batch_size
+        self._lines = list(lines)
+        self._cache = None if cache is None else Path(cache)
+        self.ids = [line.id for line in self._lines]
+        texts = [line.text for line in self._lines if line.text is not None]
+        self.references = texts if len(texts) == len(self._lines) else None
+        self.domains = [line.domain for line in self._lines]
+
+    def hypotheses(self, weights: Weights) -> list[Hypothesis]:
+        """The best hypothesis of every line; lines of similar length are written together."""
+        self.check(weights)
+        order = np.argsort([-len(line.text or "") for line in self._lines], kind="stable").tolist()
+        found: dict[int, Hypothesis] = {}
+        for start in track(range(0, len(order), self.batch_size), weights.name):
+            chosen = order[start : start + self.batch_size]
+            lines = [self._lines[i] for i in chosen]
+            options: dict[str, Any] = {"num_beams": weights.beam}
+            if weights.guided:
+                options |= weights.model_dump(include={"lam", "scale", "distance"})
+                options["targets"] = [self.knowledge.target_of(line.domain) for line in lines]
+            inputs = self.recognizer.to_device(self.recognizer.collate_states([self._states[i] for i in chosen]))
+            found |= zip(chosen, self.recognizer.generate_batch(inputs, lines, **options), strict=True)
+        return [found[i] for i in range(len(order))]
+
+    def recognized(self) -> Iterator[bytes]:
+        """The weights of the network and the names of the lines: telling what it writes would mean to run it."""
+        for name, weight in sorted(self.recognizer.model.state_dict().items()):
+            yield name.encode()
+            yield weight.detach().cpu().contiguous().numpy().tobytes()
+        yield "\0".join(self.ids).encode("utf-8", "surrogatepass")
+
+    @cached_property
+    def _states(self) -> np.ndarray:
+        """(lines, positions, size); a frozen encoder's with the rounding that they had in training."""
+        frozen = self.recognizer.encoder_is_frozen
+        prepared = [self.recognizer.prepare(line) for line in self._lines]
+        return encoded(
+            self.recognizer,
+            prepared,
+            self._cache if frozen else None,
+            np.float16 if frozen else np.float32,
+            self.batch_size,
+        )
+
+
+def encoded(
+    recognizer: Seq2SeqRecognizer,
+    arrays: Sequence[np.ndarray],
+    folder: Path | None = None,
+    dtype: type[np.floating[Any]] = np.float16,
+    batch_size: int = 8,
+) -> np.ndarray:
+    """(lines, positions, size): what the encoder makes of prepared lines.
+
+    Args:
+        recognizer: the model.
+        arrays: prepared lines; any sequence, also one that prepares them when they are asked for.
+        folder: keeps the result in a file that all models with the same encoder share for the same lines.
+        dtype: float16 halves the space; what it rounds is far below what the decoder notices.
+        batch_size: lines per call of the network.
+    """
+    if folder is None or not len(arrays):
+        return _encoded(recognizer, arrays, dtype, batch_size)
+    digest = hashlib.blake2b(np.dtype(dtype).str.encode(), digest_size=12)
+    for name, weight in recognizer.model.get_encoder().state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().numpy().data)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    path = folder / f"{digest.hexdigest()}.npy"
+    if not path.exists():
+        with replacing(path) as temporary, temporary.open("wb") as stream:
+            np.save(stream, _encoded(recognizer, arrays, dtype, batch_size))
+    return np.load(path, mmap_mode="r")
+
+
+def _encoded(
+    recognizer: Seq2SeqRecognizer, arrays: Sequence[np.ndarray], dtype: type[np.floating[Any]], batch_size: int
+) -> np.ndarray:
+    recognizer.model.eval()
+    states = np.empty(0, dtype)
+    with torch.inference_mode():
+        for start in track(range(0, len(arrays), batch_size), "running the encoder"):
+            stop = min(start + batch_size, len(arrays))
+            inputs = recognizer.to_device(recognizer.collate([arrays[i] for i in range(start, stop)]))
+            found = recognizer.encoder_states(inputs).float().cpu().numpy()
+            if not start:
+                states = np.empty((len(arrays), *found.shape[1:]), dtype)
+            states[start:stop] = found
+    return states
 
 
 class _SharedAttention(EncoderDecoderCache):

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from fada.common.files import replacing
 from fada.common.say import track
 from fada.data.augment import Augment
 from fada.data.line import Line
 from fada.data.source import SPLIT_NAMES
 from fada.errors import FadaError
 from fada.models.recognizer import Recognizer
-from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine
+from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, encoded
 
 log = logging.getLogger(__name__)
 
@@ -212,14 +211,7 @@ class EncodedDataset(LineDataset):
     ) -> None:
         self.states: np.ndarray | None = None
         super().__init__(recognizer, lines, domains)
-        if folder is None or not self.lines:
-            self.states = self._encoded(batch_size, dtype)
-        else:
-            path = folder / f"{self._fingerprint(dtype)}.npy"
-            if not path.exists():
-                with replacing(path) as temporary, temporary.open("wb") as stream:
-                    np.save(stream, self._encoded(batch_size, dtype))
-            self.states = np.load(path, mmap_mode="r")
+        self.states = encoded(recognizer, _Prepared(self), folder, dtype, batch_size)
         self._cache.clear()
 
     def array(self, index: int) -> np.ndarray:
@@ -230,29 +222,20 @@ class EncodedDataset(LineDataset):
         """Network input of a batch, the encoder's output instead of what it would see."""
         return super().inputs(arrays, labels) if self.states is None else self.recognizer.collate_states(arrays, labels)
 
-    def _encoded(self, batch_size: int, dtype: type[np.floating[Any]]) -> np.ndarray:
-        """(lines, positions, size)."""
-        self.recognizer.model.eval()
-        states = np.empty(0, dtype)
-        with torch.inference_mode():
-            for start in track(range(0, len(self), batch_size), "running the encoder"):
-                chosen = range(start, min(start + batch_size, len(self)))
-                inputs = self.recognizer.to_device(self.inputs([self.array(i) for i in chosen]))
-                found = self.recognizer.encoder_states(inputs).float().cpu().numpy()
-                if not start:
-                    states = np.empty((len(self), *found.shape[1:]), dtype)
-                states[start : chosen.stop] = found
-        return states
 
-    def _fingerprint(self, dtype: type[np.floating[Any]]) -> str:
-        """Changes with the encoder's weights and with the lines."""
-        digest = hashlib.blake2b(np.dtype(dtype).str.encode(), digest_size=12)
-        for name, weight in self.recognizer.model.get_encoder().state_dict().items():
-            digest.update(name.encode())
-            digest.update(weight.detach().cpu().contiguous().numpy().data)
-        for index in range(len(self)):
-            digest.update(np.ascontiguousarray(self.array(index)).data)
-        return digest.hexdigest()
+class _Prepared(Sequence[np.ndarray]):
+    """The prepared lines of a data set, each when it is asked for."""
+
+    def __init__(self, dataset: LineDataset) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.dataset.array(index)
 
 
 def tell_left_out(dataset: LineDataset, split: str) -> None:
