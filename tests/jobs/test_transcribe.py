@@ -161,7 +161,7 @@ def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
 
 def test_weights_that_only_ctc_models_have_are_refused_for_others(lines, tmp_path):
     Tuned(length_bonus=0.5).save(tmp_path / "tuned.json")
-    with pytest.raises(FadaError, match="which are for CTC models"):
+    with pytest.raises(FadaError, match="length_bonus, which a model of this kind"):
         run("transcribe", "trocr-greek", lines, "--tuned", tmp_path / "tuned.json", "--out", tmp_path / "out.tsv")
 
 

@@ -20,7 +20,7 @@ from fada.common.files import replacing
 from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import prior_weights
-from fada.decoding.search import EVERY_TERM, Search
+from fada.decoding.search import EVERY_TERM, Kind, Search
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import read_table
@@ -107,7 +107,7 @@ class NBest:
 class Rescorer(Search):
     """Chooses from n-best lists by the decoder's score; what each term says of a text is computed once."""
 
-    kind = "nbest"
+    kind: Kind = "nbest"
     terms = EVERY_TERM - {"beam"}
 
     def __init__(self, lists: NBest, knowledge: Knowledge | None = None) -> None:

@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fada.decoding.emissions import Emissions
     from fada.decoding.lm import CharNgram
 
+Kind = Literal["ctc", "seq2seq", "nbest"]
+"""What is searched: emissions, the tokens of a decoder, lists of hypotheses."""
 EVERY_TERM = frozenset(Weights.model_fields)
 
 
@@ -32,13 +34,13 @@ class Search(Protocol):
     (:class:`fada.decoding.nbest.Rescorer`). :class:`Stored` around any of them keeps what was found.
 
     Attributes:
-        kind: `ctc`, `seq2seq` or `nbest`: what tuned weights were tuned for.
+        kind: what is searched; tuned weights remember it.
         terms: the weights that change what is found.
         knowledge: targets and language models.
         ids, references, domains: of the lines; references are None unless every line has one.
     """
 
-    kind: str
+    kind: Kind
     terms: frozenset[str]
     knowledge: Knowledge
     ids: list[str]
@@ -99,7 +101,7 @@ class BeamSearch(Search):
     What the decoder prepares for symbols, targets and language models is kept with the knowledge.
     """
 
-    kind = "ctc"
+    kind: Kind = "ctc"
     terms = EVERY_TERM
 
     def __init__(self, emissions: "Emissions", knowledge: Knowledge | None = None, threads: int | None = None) -> None:

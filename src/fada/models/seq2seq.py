@@ -21,7 +21,7 @@ from fada.common.say import track
 from fada.data.line import Line
 from fada.decoding.ctc import Hypothesis
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.search import Search
+from fada.decoding.search import Kind, Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.models.recognizer import (
@@ -284,7 +284,7 @@ class Seq2SeqRecognizer(Recognizer):
 class Generation(Search):
     """The texts that a token model writes under any weights. Its encoder is run once, its decoder for each setting."""
 
-    kind = "seq2seq"
+    kind: Kind = "seq2seq"
     terms = frozenset({"lam", "scale", "distance", "beam"})
 
     def __init__(

@@ -31,7 +31,7 @@ from fada.common.say import track
 from fada.common.settings import validated
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
-from fada.decoding.search import BeamSearch
+from fada.decoding.search import BeamSearch, Search
 from fada.decoding.weights import NO_GUIDANCE, LanguageModel, Weights
 from fada.errors import FadaError, missing_extra
 from fada.evaluation import significance as statistics
@@ -72,22 +72,6 @@ class Reading(KnownLines, Protocol):
 
     def choose(self, weights: Weights) -> list[str]:
         """The best text of every line."""
-        ...
-
-
-class Search(Reading, Protocol):
-    """What can be tuned: a beam search over emissions, or the rescoring of n-best lists."""
-
-    domains: list[str | None]
-    knowledge: Knowledge
-
-    @property
-    def kind(self) -> Literal["ctc", "nbest"]:
-        """What is searched."""
-        ...
-
-    def recognized(self) -> Iterator[bytes]:
-        """What the recogniser said of the lines, for fingerprints."""
         ...
 
 
@@ -406,7 +390,7 @@ def tune(
         lms = [*(["global"] if knowledge.global_lm else []), *(["domain"] if knowledge.domain_lms else [])]  # type: ignore[list-item]
     if knowledge.targets is None:
         grid = Grid(grid.lam[:0], grid.scale, grid.distance, grid.beam, (), grid.lm_weight, grid.length_bonus)
-    beams: Sequence[int] = grid.beam if search.kind == "ctc" else grid.beam[:1]
+    beams: Sequence[int] = grid.beam if "beam" in search.terms else grid.beam[:1]
     plain = PLAIN.change(beam=beams[0])
     table.evaluate(plain)
     for beam in beams:

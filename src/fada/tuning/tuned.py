@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fada.common.files import write_text
 from fada.common.settings import validated
-from fada.decoding.search import make_decoder
+from fada.decoding.search import Kind, make_decoder
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -67,7 +67,7 @@ class Tuned(Weights):
     """
 
     version: Literal[1] = 1
-    kind: Literal["ctc", "nbest"] = "ctc"
+    kind: Kind = "ctc"
     lm_order: int = Field(default=6, ge=1)
     lm_share: float = Field(default=0.5, ge=0, le=1)
     evidence: Evidence | None = None
