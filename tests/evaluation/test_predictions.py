@@ -109,8 +109,8 @@ def test_lines_without_reference_are_left_out_and_counted(tmp_path):
     [
         ("a.csv", "reference,page\nx,1\n", "no hypothesis column among reference, page"),
         ("a.csv", "", "empty, expected a header"),
-        ("a.csv", "reference,hypothesis\nx\n", "row 2: 1 cells, expected 2"),
-        ("a.csv", 'reference,hypothesis\nx,"Oh\ny,z\n', "row 2: not CSV"),
+        ("a.csv", "reference,hypothesis\nx\n", "line 2: 1 cells, expected 2"),
+        ("a.csv", 'reference,hypothesis\nx,"Oh\ny,z\n', "line 2: not CSV"),
         ("a.jsonl", '{"reference": "x"\n', "line 1: not JSON"),
         ("a.jsonl", "[1]\n", "expected a JSON object"),
         ("a.txt", "x\n", "give two: references first"),

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fada.common.tables import delimited_rows
 from fada.data.line import Line, LineSet, Log, PathLike, printable
 from fada.errors import FadaError
 from fada.text.characters import natural_key
@@ -266,7 +266,7 @@ def _read_table(path: Path) -> dict[str, Any]:
             raise FadaError(f"{path}: expected an object from manuscript to domain, found a {type(table).__name__}.")
         return table
     rows: list[list[str]] = []
-    for number, row in table_rows(io.StringIO(text, newline=""), path.suffix):
+    for number, row in delimited_rows(io.StringIO(text, newline=""), path.suffix):
         if isinstance(row, csv.Error) or 1 <= len(row) < 2:
             raise FadaError(f"{path}, row {number}: expected manuscript and domain, found {row}.")
         if row:
@@ -274,63 +274,6 @@ def _read_table(path: Path) -> dict[str, Any]:
     if rows and rows[0][1].strip().lower() in COLUMN_NAMES["domain"]:
         rows = rows[1:]
     return {row[0]: row[1] for row in rows}
-
-
-# --- tables ----------------------------------------------------------------------------------------------------------
-
-CELL_CHARACTERS = 2**24
-"""A quotation mark that is not closed within so many characters is a mistake."""
-
-
-def table_rows(stream: Iterable[str], suffix: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
-    """The rows of a table with the number of the line that each ends on; for one that is not CSV, what is wrong.
-
-    A TSV file has a row a line; quotation marks are text, unless they enclose a cell as spreadsheets write it. In CSV,
-    the delimiter is the most frequent one in the first line, outside of quotation marks. After a row that is wrong,
-    such as one whose quotation mark is never closed, reading goes on with the next line.
-
-    Args:
-        stream: the lines with their ends.
-        suffix: `.tsv` for TSV; anything else is CSV.
-    """
-    lines = iter(stream)
-    if suffix.lower() == ".tsv":
-        for number, line in enumerate(lines, 1):
-            cells = line.rstrip("\r\n").split("\t")
-            yield number, [_unquoted(cell) for cell in cells] if any(cells) or len(cells) > 1 else []
-        return
-    csv.field_size_limit(CELL_CHARACTERS)
-    first = next(lines, "")
-    delimiter = max(",;\t|", key=re.sub(r'"[^"]*"?', "", first).count)
-    ahead, row = deque([first] if first else []), list[str]()
-
-    def physical_lines() -> Iterator[str]:
-        while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
-            row.append(line)
-            yield line
-
-    number = 0
-    while True:
-        reader = csv.reader(physical_lines(), delimiter=delimiter, strict=True)
-        try:
-            for cells in reader:
-                number += len(row)
-                row.clear()
-                yield number, cells
-            return
-        except csv.Error as error:
-            number += 1
-            ahead.extendleft(reversed(row[1:]))
-            row.clear()
-            yield number, error
-
-
-def _unquoted(cell: str) -> str:
-    """A TSV cell without the quotation marks that spreadsheets put around some cells; a lone mark is text."""
-    inner = cell[1:-1]
-    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
-        return inner.replace('""', '"')
-    return cell
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------

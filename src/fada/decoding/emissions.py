@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
+from fada.common.tables import read_rows, whole
 from fada.errors import FadaError
 from fada.text.alphabet import Alphabet
 
@@ -186,17 +187,8 @@ def domains_of_lines(
         if emissions.domains is None:
             raise FadaError("the emissions do not say which domain a line is of: give a domain for all, or a table.")
         return emissions.domains
-    try:
-        rows = Path(table).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FadaError(f"{table}: cannot be read ({error}).") from None
-    known: dict[str, str] = {}
-    for number, row in enumerate(rows, 1):
-        fields = row.split("\t")
-        if len(fields) < 2 and row.strip():
-            raise FadaError(f"{table}, line {number}: {row!r}, expected an id and a domain with a tab between.")
-        if len(fields) >= 2:
-            known[fields[0]] = fields[1].strip()
+    rows = whole(table, read_rows(table, headerless=lambda cells: ("id", "domain", *map(str, range(2, len(cells))))))
+    known = {row["id"]: row["domain"].strip() for _, row in rows if "domain" in row}
     missing = [line for line in emissions.ids if line not in known]
     if missing:
         raise FadaError(f"{table}: no domain for the line {missing[0]!r} ({len(missing)} of {len(emissions)} lines).")

@@ -9,7 +9,6 @@ Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from fada.common.files import replacing
+from fada.common.tables import read_columns
 from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import prior_weights
 from fada.decoding.search import EVERY_TERM, Kind, Search
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import read_table
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER
 
@@ -53,7 +52,7 @@ class NBest:
     @classmethod
     def load(cls, path: PathLike) -> "NBest":
         """Read a file with one row per hypothesis."""
-        columns = read_table(Path(path))
+        columns = read_columns(path)
         for name in ("id", "hypothesis", "log_prob"):
             if name not in columns:
                 raise FadaError(f"{path}: no column {name!r}, expected id, hypothesis, log_prob (reference, domain).")

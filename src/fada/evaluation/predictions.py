@@ -5,8 +5,6 @@ row per line and system with a column ``system``; or two sources, references and
 each), a table, or ALTO and PAGE files.
 """
 
-import csv
-import json
 import os
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -14,7 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fada.common import tables
 from fada.common.files import replacing
+from fada.common.tables import read_columns
 from fada.data.source import COLUMN_NAMES
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
@@ -29,7 +29,6 @@ ID_COLUMNS = ("id", "line_id", "utterance_id")
 LENGTH = "length"
 """A group column that every source has: buckets of the reference's length."""
 
-_TABLES = frozenset({".parquet", ".csv", ".tsv", ".jsonl", ".ndjson"})
 SCORE_COLUMNS = ("log_prob", "distance", "score")
 """What a run folder's predictions tell of a hypothesis beside its text."""
 
@@ -273,9 +272,9 @@ def read_systems(
                 f"{path}: no predictions.parquet in this folder, so it is not a run folder. "
                 "To compare two folders of ALTO or PAGE files give both: references first, hypotheses second."
             )
-        if file.suffix.lower() not in _TABLES:
+        if file.suffix.lower() not in tables.SUFFIXES:
             raise FadaError(
-                f"{file}: not a table ({', '.join(sorted(_TABLES))}). "
+                f"{file}: not a table ({', '.join(sorted(tables.SUFFIXES))}). "
                 "For text files and XML give two: references first, hypotheses second."
             )
         found = _from_table(file, reference_column, hypothesis_columns, domain_column, split)
@@ -295,7 +294,7 @@ def _from_table(
     domain_column: str | None,
     split: str | None,
 ) -> Systems:
-    columns = _rows_of_split(read_table(file), split, file)
+    columns = _rows_of_split(read_columns(file), split, file)
     reference = _pick(columns, reference_column, REFERENCE_COLUMNS, "reference", file)
     domain = _pick(columns, domain_column, COLUMN_NAMES["domain"], "domain", file, optional=True)
     identity = _pick(columns, None, ID_COLUMNS, "id", file, optional=True)
@@ -363,74 +362,6 @@ def _complete(
         source,
         len(ids) - len(rows),
     )
-
-
-def read_table(file: Path) -> dict[str, list[Any]]:
-    """The columns of a parquet, CSV, TSV or JSONL file; bytes, images and nested values are left out."""
-    from fada.data.source import table_rows
-
-    suffix = file.suffix.lower()
-    if suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            schema = pq.read_schema(file)
-            flat = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_flat(kind)]
-            return pq.read_table(file, columns=flat).to_pydict()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise FadaError(f"{file}: not a readable parquet file ({error}).") from None
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            if suffix in {".jsonl", ".ndjson"}:
-                return _json_columns(file, stream)
-            header: list[str] | None = None
-            columns: dict[str, list[Any]] = {}
-            for number, found in table_rows(stream, suffix):
-                if isinstance(found, csv.Error):
-                    raise FadaError(f"{file}, row {number}: not CSV ({found}); close or double its quotation marks.")
-                cells = found or [""]
-                if header is None:
-                    header, columns = cells, {name: [] for name in cells}
-                    twice = next((name for name in cells if cells.count(name) > 1), None)
-                    if twice is not None:
-                        raise FadaError(f"{file}: the column {twice!r} stands twice. Rename one of the two.")
-                elif not found and len(header) > 1:
-                    continue
-                elif len(cells) != len(header):
-                    raise FadaError(
-                        f"{file}, row {number}: {len(cells)} cells, expected {len(header)} as in the header."
-                    )
-                else:
-                    for name, cell in zip(header, cells, strict=True):
-                        columns[name].append(cell)
-            if header is None:
-                raise FadaError(f"{file}: empty, expected a header line with the column names.")
-            return columns
-        except UnicodeDecodeError as error:
-            raise FadaError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
-
-
-def _is_flat(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind))
-
-
-def _json_columns(file: Path, stream: Iterable[str]) -> dict[str, list[Any]]:
-    rows = []
-    for number, text in enumerate(stream, 1):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise FadaError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno}).") from None
-        if not isinstance(row, dict):
-            raise FadaError(f"{file}, line {number}: expected a JSON object, found {type(row).__name__}.")
-        rows.append(row)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _rows_of_split(columns: dict[str, list[Any]], split: str | None, file: Path) -> dict[str, list[Any]]:
@@ -543,14 +474,14 @@ def _read_pair(
 def _refuse_columns(files: Sequence[Path], options: Mapping[str, Any]) -> None:
     """Refuse options that name columns where none of the files is a table."""
     given = [option for option, value in options.items() if value]
-    if given and all(file.is_file() and file.suffix.lower() not in _TABLES for file in files):
+    if given and all(file.is_file() and file.suffix.lower() not in tables.SUFFIXES for file in files):
         raise FadaError(
             f"{', '.join(given)}: {files[0]} is not a table and has no columns. Leave it out, or give a table."
         )
 
 
 def _is_plain_text(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() not in _TABLES | {".xml", ".alto", ".page"}
+    return path.is_file() and path.suffix.lower() not in tables.SUFFIXES | {".xml", ".alto", ".page"}
 
 
 def _text_lines(path: Path) -> list[str]:

@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from fada.common.tables import read_columns
 from fada.errors import FadaError
-from fada.evaluation.predictions import SCORE_COLUMNS, read_table
+from fada.evaluation.predictions import SCORE_COLUMNS
 from fada.evaluation.scores import Evaluation, evaluate
 from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
@@ -205,7 +206,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _read_predictions(path: Path) -> dict[str, Predictions]:
     if not path.exists():
         raise FadaError(f"{path}: no such file. A report needs the predictions that training or evaluation writes.")
-    columns = read_table(path)
+    columns = read_columns(path)
     missing = [name for name in _PREDICTION_COLUMNS if name not in columns]
     if missing:
         raise FadaError(

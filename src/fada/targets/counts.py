@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fada.data.source import XML_FOLDERS, domain_name, table_rows, usual_column
+from fada.common.tables import delimited_rows
+from fada.data.source import XML_FOLDERS, domain_name, usual_column
 from fada.errors import FadaError
 
 Pair = tuple[str, str]
@@ -165,7 +166,7 @@ class Corpus:
         header: list[str] = []
         with _opened(path) as stream:
             lines = (line + "\n" for _, line in self._lines(stream, str(path), cut=False))
-            for number, cells in table_rows(lines, path.suffix):
+            for number, cells in delimited_rows(lines, path.suffix):
                 where = f"{path}, line {number}"
                 if isinstance(cells, csv.Error):
                     raise FadaError(f"{where}: {cells}. Is a quotation mark left open, or not doubled?")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from fada.common.tables import delimited_rows
 from fada.data.line import read_lines
-from fada.data.source import table_rows
 from fada.data.write import Transcription, write_transcriptions
 from fada.errors import FadaError
 
@@ -207,7 +207,7 @@ def test_any_proper_csv_is_read_as_the_standard_library_reads_it(rows):
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([["x", "y"], *rows])
     text = stream.getvalue()
-    assert [cells for _, cells in table_rows(io.StringIO(text, newline=""), ".csv")] == [["x", "y"], *rows]
+    assert [cells for _, cells in delimited_rows(io.StringIO(text, newline=""), ".csv")] == [["x", "y"], *rows]
 
 
 LINES = st.lists(st.tuples(st.text("abα\"',; é\u0301\ue000ש", max_size=12), st.sampled_from(["13", "14"])), min_size=1)

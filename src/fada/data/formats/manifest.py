@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from fada.common.tables import delimited_rows
 from fada.data.line import Line, LineSet, Log
 from fada.data.source import (
     AUDIO_SUFFIXES,
@@ -21,7 +22,6 @@ from fada.data.source import (
     Options,
     canonical_split,
     split_of,
-    table_rows,
 )
 from fada.errors import FadaError
 
@@ -149,7 +149,7 @@ def _table_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, d
 
 def _cells(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[str]]]:
     with _open(file, options) as opened:
-        for number, row in table_rows(opened, file.suffix):
+        for number, row in delimited_rows(opened, file.suffix):
             if isinstance(row, csv.Error):
                 reason = f"not CSV: {row}; is a quotation mark not closed, or not doubled?"
                 log.skip(f"{file.name}:{number}", reason, "not CSV")

@@ -1,0 +1,530 @@
+"""The one reader of tables: rows of parquet, Arrow, CSV, TSV and JSON Lines files, each with its place.
+
+Everything is read in constant memory. What cannot be read is given as :class:`Damage` in its place and reading goes on
+behind it; who wants all or nothing asks for :func:`whole`.
+"""
+
+import codecs
+import csv
+import io
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fada.errors import FadaError
+
+JSON_SUFFIXES = frozenset({".jsonl", ".ndjson"})
+TEXT_SUFFIXES = frozenset({".csv", ".tsv"}) | JSON_SUFFIXES
+SUFFIXES = frozenset({".parquet"}) | TEXT_SUFFIXES
+
+BATCH = 128
+"""Rows of parquet and Arrow files that are in memory at a time; they may hold images."""
+
+CELL_CHARACTERS = 2**24
+"""A quotation mark that is not closed within so many characters is a mistake."""
+
+BOMB_BYTES = 2**30
+"""A column of a row group that unpacks to more than this, and to more than `BOMB_RATIO` times the file, is refused."""
+
+BOMB_RATIO = 1000
+"""Neither does a file have more rows than a million and so many for each of its bytes."""
+
+_UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogateescape makes of bytes that are not text
+_BLOCK = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What stands in the place of rows that cannot be read.
+
+    Attributes:
+        reason: what is wrong and what to do.
+        kind: the reason without its details, for counting.
+        rows: how many are lost.
+    """
+
+    reason: str
+    kind: str
+    rows: int = 1
+
+
+Row: TypeAlias = dict[str, Any]
+Placed: TypeAlias = tuple[int, Row | Damage]
+"""A row, or what is wrong with it, and its number: of the line that it ends on in text, of the row in others."""
+
+Headerless: TypeAlias = Callable[[list[str]], Sequence[str] | None]
+"""Names for the columns if the first row of a CSV or TSV file is no header, None if it is one."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is open for reading.
+
+    Attributes:
+        rows: the rows, of the columns asked for (all if None).
+        names: of the columns; None where every row has its own (JSON Lines).
+        flat: the columns that hold plain values: no bytes, no images, nothing nested.
+        info: what Hugging Face `datasets` stores with a table: features, licence, citation.
+        count: number of rows, if the file tells it.
+    """
+
+    rows: Callable[[Sequence[str] | None], Iterator[Placed]]
+    names: Sequence[str] | None
+    flat: Sequence[str] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
+    count: int | None = None
+
+
+@contextmanager
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    encoding: str | None = None,
+    headerless: Headerless | None = None,
+    ragged: bool = False,
+    on_bytes: Callable[[int], object] | None = None,
+) -> Iterator[Table]:
+    """Open a table by its ending; CSV if it has none that is known.
+
+    Args:
+        encoding: of text; UTF-8, or UTF-16 if it says so, by default.
+        headerless: decides whether the first row of a CSV or TSV file is a header; it is one by default.
+        ragged: whether rows of CSV and TSV may lack cells at their end.
+        on_bytes: called with the number of bytes read, now and then, for a progress bar.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    with ExitStack() as stack:
+        if suffix in (".parquet", ".arrow"):
+            yield (_parquet if suffix == ".parquet" else _arrow)(path, stack, on_bytes)
+            return
+        stream = stack.enter_context(_text(path, encoding, on_bytes))
+        expected = encoding or "UTF-8"
+        if suffix in JSON_SUFFIXES:
+            yield Table(lambda columns: _decodable(_json_rows(stream, expected), expected), None)
+        else:
+            yield _delimited(stream, suffix, expected, headerless, ragged)
+
+
+def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None, **options: Any) -> Iterator[Placed]:
+    """The rows of a table; options as in :func:`open_table`."""
+    with open_table(path, **options) as table:
+        yield from table.rows(columns)
+
+
+def whole(path: str | os.PathLike[str], rows: Iterable[Placed]) -> Iterator[tuple[int, Row]]:
+    """The rows; FadaError at the first that cannot be read."""
+    for number, row in rows:
+        if isinstance(row, Damage):
+            raise FadaError(f"{place(path, number)}: {row.reason}.")
+        yield number, row
+
+
+def place(path: str | os.PathLike[str], number: int) -> str:
+    """How messages name a row."""
+    unit = "row" if Path(path).suffix.lower() in (".parquet", ".arrow") else "line"
+    return f"{path}, {unit} {number}" if number else str(path)
+
+
+def read_columns(path: str | os.PathLike[str], **options: Any) -> dict[str, list[Any]]:
+    """All columns of a table; bytes, images and nested values of parquet are left out. FadaError if a row is broken.
+
+    Args:
+        options: as in :func:`open_table`.
+    """
+    with open_table(path, **options) as table:
+        if table.names is not None:
+            columns: dict[str, list[Any]] = {name: [] for name in table.flat or table.names}
+            for _, row in whole(path, table.rows([*columns])):
+                for name, values in columns.items():
+                    values.append(row.get(name))
+            return columns
+        rows = [row for _, row in whole(path, table.rows(None))]
+        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+class _Counted(io.FileIO):
+    """A file that tells how many bytes are read from it."""
+
+    on_bytes: Callable[[int], object]
+
+    def readinto(self, buffer: Any) -> int | None:
+        size = super().readinto(buffer)
+        self.on_bytes(size or 0)
+        return size
+
+
+def _text(path: Path, encoding: str | None, on_bytes: Callable[[int], object] | None) -> io.TextIOWrapper:
+    try:
+        raw = _Counted(path) if on_bytes else io.FileIO(path)
+    except OSError as error:
+        raise FadaError(f"{path}: cannot be read: {error.strerror}.") from None
+    if isinstance(raw, _Counted) and on_bytes:
+        raw.on_bytes = on_bytes
+    buffer = io.BufferedReader(raw, _BLOCK)
+    marked = buffer.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    try:
+        return io.TextIOWrapper(
+            buffer, encoding or ("utf-16" if marked else "utf-8-sig"), errors="surrogateescape", newline=""
+        )
+    except LookupError as error:
+        raise FadaError(f"{path}: {error}.") from None
+
+
+def encoding_advice(expected: str) -> str:
+    """What to do about bytes that are not text in the encoding expected."""
+    return (
+        f"not {expected}; save it as UTF-8, or name its encoding: --encoding latin-1, or cp1252 if it was made on "
+        "Windows"
+    )
+
+
+def _undecoded(expected: str) -> Damage:
+    return Damage(encoding_advice(expected), f"not {expected}")
+
+
+def _decodable(rows: Iterator[Placed], expected: str) -> Iterator[Placed]:
+    """The rows up to where the encoding, such as UTF-16, makes no sense any more."""
+    number = 0
+    try:
+        for number, row in rows:
+            yield number, row
+    except UnicodeError as error:
+        yield number + 1, Damage(f"the rest cannot be decoded ({error}); {encoding_advice(expected)}", "not decodable")
+
+
+def _delimited(
+    stream: io.TextIOWrapper, suffix: str, expected: str, headerless: Headerless | None, ragged: bool
+) -> Table:
+    rows = delimited_rows(stream, suffix)
+    header: list[str] = []
+    first: list[Placed] = []
+    try:
+        for number, cells in rows:
+            if isinstance(cells, csv.Error):
+                first.append((number, _not_csv(cells)))
+            elif cells:
+                names = headerless(cells) if headerless else None
+                header = [*names] if names is not None else [name.strip() for name in cells]
+                rows = chain([(number, cells)], rows) if names is not None else rows
+                break
+    except UnicodeError as error:
+        first.append((1, Damage(f"cannot be decoded ({error}); {encoding_advice(expected)}", "not decodable")))
+    header = [name or f"column_{place}" for place, name in enumerate(header, 1)]
+    if twice := next((name for name in header if header.count(name) > 1), None):
+        first.append((0, Damage(f"the column {twice!r} stands twice; rename one of the two", "column stands twice", 0)))
+    if not header and not first:
+        first.append((0, Damage("empty, expected a header line with the names of the columns", "empty table", 0)))
+
+    def read(columns: Sequence[str] | None) -> Iterator[Placed]:
+        yield from first
+        if header and not twice:
+            yield from _decodable(_cells(rows, header, expected, ragged), expected)
+
+    return Table(read, header)
+
+
+def _not_csv(error: csv.Error) -> Damage:
+    return Damage(f"not CSV ({error}): is a quotation mark not closed, or not doubled?", "not CSV")
+
+
+def _cells(
+    rows: Iterable[tuple[int, list[str] | csv.Error]], header: list[str], expected: str, ragged: bool
+) -> Iterator[Placed]:
+    width = len(header)
+    for number, cells in rows:
+        if isinstance(cells, csv.Error):
+            yield number, _not_csv(cells)
+            continue
+        if not cells:
+            if width > 1 or ragged:
+                continue
+            cells = [""]
+        if len(cells) > width or (len(cells) < width and not ragged):
+            reason = f"{len(cells)} cells, expected {width} ({', '.join(header)[:80]})"
+            if len(cells) > width:
+                reason += "; quote cells that hold the delimiter"
+            yield number, Damage(reason, "wrong number of cells")
+            continue
+        for cell in cells:
+            if not cell.isascii() and _UNDECODED.search(cell):
+                yield number, _undecoded(expected)
+                break
+        else:
+            yield number, dict(zip(header, cells, strict=False))
+
+
+def delimited_rows(stream: Iterable[str], suffix: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """The rows of CSV or TSV with the number of the line that each ends on; for one that is not CSV, what is wrong.
+
+    A TSV file has a row a line; quotation marks are text, unless they enclose a cell as spreadsheets write it. In CSV,
+    the delimiter is the most frequent one in the first line, outside of quotation marks. After a row that is wrong,
+    such as one whose quotation mark is never closed, reading goes on with the next line.
+
+    Args:
+        stream: the lines with their ends.
+        suffix: `.tsv` for TSV; anything else is CSV.
+    """
+    lines = iter(stream)
+    if suffix.lower() == ".tsv":
+        for number, line in enumerate(lines, 1):
+            cells = line.rstrip("\r\n").split("\t")
+            if '"' in line:
+                cells = [_unquoted(cell) for cell in cells]
+            yield number, cells if any(cells) or len(cells) > 1 else []
+        return
+    csv.field_size_limit(CELL_CHARACTERS)
+    first = next(lines, "")
+    delimiter = max(",;\t|", key=re.sub(r'"[^"]*"?', "", first).count)
+    ahead, row = deque([first] if first else []), list[str]()
+
+    def physical_lines() -> Iterator[str]:
+        while (line := ahead.popleft() if ahead else next(lines, None)) is not None:
+            row.append(line)
+            yield line
+
+    number = 0
+    while True:
+        reader = csv.reader(physical_lines(), delimiter=delimiter, strict=True)
+        try:
+            for cells in reader:
+                number += len(row)
+                row.clear()
+                yield number, cells
+            return
+        except csv.Error as error:
+            number += 1
+            ahead.extendleft(reversed(row[1:]))
+            row.clear()
+            yield number, error
+
+
+def _unquoted(cell: str) -> str:
+    """A TSV cell without the quotation marks that spreadsheets put around some cells; a lone mark is text."""
+    inner = cell[1:-1]
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', ""):
+        return inner.replace('""', '"')
+    return cell
+
+
+class _TwiceError(ValueError):
+    """A key that stands twice in a JSON object."""
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
+
+
+def _json_rows(stream: Iterable[str], expected: str) -> Iterator[Placed]:
+    for number, line in enumerate(stream, 1):
+        if line.isspace() or not line:
+            continue
+        if not line.isascii() and _UNDECODED.search(line):
+            yield number, _undecoded(expected)
+            continue
+        try:
+            row = _DECODER.decode(line)
+        except _TwiceError as error:
+            yield number, Damage(f"the key {str(error)!r} stands twice; remove one of the two", "key stands twice")
+        except (ValueError, RecursionError) as error:
+            yield number, Damage(f"not JSON ({error})", "not JSON")
+        else:
+            if isinstance(row, dict):
+                yield number, row
+            else:
+                found = f'expected a JSON object like {{"text": …}}, found {type(row).__name__}'
+                yield number, Damage(found, "not a JSON object")
+
+
+# --- parquet and Arrow ------------------------------------------------------------------------------------------------
+
+
+def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | None) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = stack.enter_context(pq.ParquetFile(path))
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+    _refuse_bomb(path, file.metadata)
+    ends = list(accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)))
+    size = path.stat().st_size / max(file.metadata.num_rows, 1)
+
+    def batches(columns: Sequence[str], group: int, after: int) -> Iterator[Any]:
+        """The batches from a row group on; behind the first error, every row group on its own."""
+        read = after
+        try:
+            for batch in file.iter_batches(BATCH, columns=columns, row_groups=range(group, len(ends))):
+                yield batch
+                read += len(batch)
+                if on_bytes:
+                    on_bytes(round(size * len(batch)))
+            return
+        except (pa.ArrowException, OSError) as error:
+            damaged = next((place for place in range(group, len(ends)) if read < ends[place]), len(ends) - 1)
+            first = error
+        while damaged < len(ends):
+            start = ends[damaged - 1] if damaged else 0
+            skip, problem = read - start, first
+            try:
+                for batch in file.iter_batches(BATCH, columns=columns, row_groups=[damaged]):
+                    part = batch.slice(skip)
+                    skip = max(skip - len(batch), 0)
+                    if len(part):
+                        yield part
+                        read += len(part)
+            except (pa.ArrowException, OSError) as error:
+                problem = error
+            if read < ends[damaged]:
+                lost = ends[damaged] - read
+                yield Damage(f"{lost} rows from here on cannot be read ({problem})", "rows cannot be read", lost)
+                read = ends[damaged]
+            damaged += 1
+
+    schema = file.schema_arrow
+    return arrow_table(path, schema, lambda columns: batches(columns, 0, 0), file.metadata.num_rows)
+
+
+def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | None) -> Table:
+    import pyarrow as pa
+
+    try:
+        opened = stack.enter_context(pa.OSFile(str(path)))
+        try:
+            stream = stack.enter_context(pa.ipc.open_stream(opened))
+            schema, parts = stream.schema, iter(stream)
+        except pa.ArrowInvalid:
+            opened.seek(0)
+            file = stack.enter_context(pa.ipc.open_file(opened))
+            schema, parts = file.schema, (file.get_batch(place) for place in range(file.num_record_batches))
+    except (pa.ArrowException, OSError, SystemError) as error:
+        raise _unreadable(path, error) from None
+
+    def batches(columns: Sequence[str]) -> Iterator[Any]:
+        while True:
+            try:
+                batch = next(parts, None)
+                if batch is None:
+                    return
+                batch.validate(full=True)  # a damaged offset would be followed anywhere in memory
+            except (pa.ArrowException, OSError, SystemError, StopIteration) as error:
+                yield Damage(f"the rest of the table cannot be read ({error})", "rows cannot be read")
+                return
+            for start in range(0, batch.num_rows, BATCH):
+                yield batch.select(columns).slice(start, BATCH)
+
+    return arrow_table(path, schema, batches, None)
+
+
+def arrow_table(
+    path: str | os.PathLike[str], schema: Any, batches: Callable[[Sequence[str]], Iterator[Any]], count: int | None
+) -> Table:
+    """A table of Arrow batches; numbers of labels (`ClassLabel`) are replaced by the labels.
+
+    Args:
+        batches: from names of columns to record batches, or Damage where one cannot be read.
+    """
+    names, info = schema.names, _info(schema)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise FadaError(f"{path}: the column {twice!r} stands twice. Rename one of the two.")
+    labels = _labels(info)
+
+    def read(columns: Sequence[str] | None) -> Iterator[Placed]:
+        number = 0
+        for batch in batches(names if columns is None else columns):
+            if isinstance(batch, Damage):
+                yield number + 1, batch
+                number += batch.rows
+                continue
+            for row in _python_rows(batch):
+                number += 1
+                yield number, _labelled(row, labels) if labels and isinstance(row, dict) else row
+
+    flat = [name for name, kind in zip(names, schema.types, strict=True) if _is_flat(kind)]
+    return Table(read, names, flat, info, count)
+
+
+def _is_flat(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _unreadable(path: Path, error: object) -> FadaError:
+    return FadaError(f"{path}: not a readable {path.suffix[1:].lower()} file ({error}).")
+
+
+def _refuse_bomb(path: Path, metadata: Any) -> None:
+    """Refuse a small file that unpacks to far more than memory holds."""
+    size = path.stat().st_size
+    if metadata.num_rows > 1_000_000 + BOMB_RATIO * size:
+        raise FadaError(f"{path}: {size:,} bytes that claim {metadata.num_rows:,} rows; not read, to be safe.")
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group)
+        for column in range(rows.num_columns):
+            unpacked = rows.column(column).total_uncompressed_size
+            if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * size:
+                raise FadaError(
+                    f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
+                )
+
+
+def _python_rows(batch: Any) -> Iterator[Row | Damage]:
+    """The rows of a batch; for one that holds a value that Python has none for, what is wrong with it."""
+    import pyarrow as pa
+
+    try:
+        yield from batch.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        if batch.num_rows == 1:
+            yield Damage(f"the row cannot be read ({error})", "row cannot be read")
+            return
+        for row in range(batch.num_rows):
+            yield from _python_rows(batch.slice(row, 1))
+
+
+def _info(schema: Any) -> dict[str, Any]:
+    try:
+        info = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def features(info: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The columns that the features of a `datasets` table describe."""
+    found = info.get("features")
+    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+
+
+def _labels(info: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
+        name: feature["names"]
+        for name, feature in features(info).items()
+        if feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
+    }
+
+
+def _labelled(row: Row, labels: Mapping[str, list[str]]) -> Row:
+    for key, names in labels.items():
+        if isinstance(row.get(key), int) and 0 <= row[key] < len(names):
+            row[key] = names[row[key]]
+    return row

@@ -1,0 +1,117 @@
+"""The one reader of tables: what is damaged is told in its place, and the rest is read."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fada.common.tables import Damage, open_table, read_columns, read_rows, whole
+from fada.errors import FadaError
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def rows_of(path, **options):
+    return [(number, row.kind if isinstance(row, Damage) else row) for number, row in read_rows(path, **options)]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_table_has_the_same_rows_in_every_format(tmp_path, suffix):
+    rows = [{"text": "été", "n": "1"}, {"text": 'a "b"', "n": "2"}]
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist([{**row, "image": b"x"} for row in rows]), path)
+    elif suffix == "jsonl":
+        write(path, "\n".join(map(json.dumps, rows)))
+    else:
+        mark = "," if suffix == "csv" else "\t"
+        write(path, f'text{mark}n\nété{mark}1\n"a ""b"""{mark}2\n')
+    assert read_columns(path) == {"text": ["été", 'a "b"'], "n": ["1", "2"]}
+    assert [row["text"] for _, row in read_rows(path, ["text"])] == ["été", 'a "b"']
+
+
+def test_a_damaged_row_of_text_costs_itself_only(tmp_path):
+    content = b'text,n\na,1\ncaf\xe9,2\n"open,3\nb\nc,d,e\nf,6\n'
+    assert rows_of(write(tmp_path / "t.csv", content)) == [
+        (2, {"text": "a", "n": "1"}),
+        (3, "not UTF-8"),
+        (4, "not CSV"),
+        (5, "wrong number of cells"),
+        (6, "wrong number of cells"),
+        (7, {"text": "f", "n": "6"}),
+    ]
+    assert rows_of(tmp_path / "t.csv", encoding="latin-1")[1] == (3, {"text": "café", "n": "2"})
+    assert rows_of(tmp_path / "t.csv", ragged=True)[3] == (5, {"text": "b"})
+    content = b'{"a": 1}\n{"a": 1, "a": 2}\n[1]\n{\n"caf\xe9"\n{"b": {"c": 1, "c": 2}}\n{"b": 3}\n'
+    assert rows_of(write(tmp_path / "t.jsonl", content)) == [
+        (1, {"a": 1}),
+        (2, "key stands twice"),
+        (3, "not a JSON object"),
+        (4, "not JSON"),
+        (5, "not UTF-8"),
+        (6, "key stands twice"),
+        (7, {"b": 3}),
+    ]
+    with pytest.raises(FadaError, match=r"t.jsonl, line 2: the key 'a' stands twice"):
+        read_columns(tmp_path / "t.jsonl")
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path):
+    with pytest.raises(FadaError, match="the column 'text' stands twice"):
+        read_columns(write(tmp_path / "t.csv", "text,n,text\na,1,b\n"))
+    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(FadaError, match="the column 'text' stands twice"):
+        read_columns(tmp_path / "t.parquet")
+
+
+def test_a_first_row_that_is_no_header_gets_names(tmp_path):
+    path = write(tmp_path / "t.csv", "a,1\nb,2\n")
+    assert read_columns(path, headerless=lambda cells: ["x", "y"]) == {"x": ["a", "b"], "y": ["1", "2"]}
+
+
+def test_utf_16_is_read_and_a_cut_off_end_is_told(tmp_path):
+    data = "text,n\naé,1\nb,2\n".encode("utf-16")
+    assert read_columns(write(tmp_path / "t.csv", data)) == {"text": ["aé", "b"], "n": ["1", "2"]}
+    assert rows_of(write(tmp_path / "t.csv", data[:-1]))[-1][1] == "not decodable"
+
+
+def damaged_groups(path, count, bad):
+    """A parquet file of `count` row groups of ten rows, of which some are damaged."""
+    rows = [{"n": number, "text": f"line {number} {hash(str(number)):x}"} for number in range(10 * count)]
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=10, compression="zstd")
+    data = bytearray(path.read_bytes())
+    metadata = pq.read_metadata(path)
+    for group in bad:
+        column = metadata.row_group(group).column(1)
+        start = column.dictionary_page_offset or column.data_page_offset
+        data[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("bad", [[0], [3], [5], [1, 2], [0, 5]])
+def test_a_damaged_row_group_costs_its_own_rows_only(tmp_path, bad):
+    path = damaged_groups(tmp_path / "t.parquet", 6, bad)
+    found = list(read_rows(path))
+    read = {row["n"]: number for number, row in found if isinstance(row, dict)}
+    assert read == {n: n + 1 for n in range(60) if n // 10 not in bad}
+    assert [(number, row.rows) for number, row in found if isinstance(row, Damage)] == [
+        (10 * group + 1, 10) for group in bad
+    ]
+    with pytest.raises(FadaError, match=rf"t.parquet, row {10 * bad[0] + 1}: 10 rows"):
+        list(whole(path, read_rows(path)))
+
+
+def test_a_table_of_the_wrong_kind_is_refused_with_its_name(tmp_path):
+    for name in ("t.parquet", "t.arrow"):
+        with pytest.raises(FadaError, match=f"{name}: not a readable"), open_table(write(tmp_path / name, b"nothing")):
+            pass
+    with pytest.raises(FadaError, match=r"no.csv: cannot be read"), open_table(tmp_path / "no.csv"):
+        pass
+    with pytest.raises(FadaError, match="klingon"):
+        read_columns(write(tmp_path / "t.csv", "a\n"), encoding="klingon")
