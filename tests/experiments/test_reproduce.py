@@ -1,4 +1,6 @@
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,11 @@ from fada.data.synthetic.set import make_synthetic
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import score_lines
-from fada.experiments.document import document, load_results
-from fada.experiments.reproduce import Recipe, examples, recipes_of, reproduce
+from fada.experiments.document import document
+from fada.experiments.recipe import Recipe, recipes_of
+from fada.experiments.record import load_results
+from fada.experiments.reproduce import Scope, reproduce
+from fada.experiments.scoring import check_results, examples
 from fada.training.train import TrainSettings
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,10 +48,10 @@ def reproduced(tmp_path_factory):
     make_synthetic(lines=48, domains=2, height=32, noise=0.5, seed=0).save(folder / "lines")
     file = folder / "main-test.yaml"
     file.write_text(yaml.safe_dump(ROW), encoding="utf-8")
-    places = {"runs": folder / "runs", "results": folder / "results", "jobs": 1}
-    reproduce(file, str(folder / "lines"), seeds=[1], arms=["standard"], **places)
+    scope = Scope(runs=folder / "runs", results=folder / "results", jobs=1)
+    reproduce(file, str(folder / "lines"), replace(scope, seeds=[1], arms=["standard"]))
     first = json.loads((folder / "results" / "main-test" / "1.json").read_text(encoding="utf-8"))
-    reproduce(file, str(folder / "lines"), **places)
+    reproduce(file, str(folder / "lines"), scope)
     return folder, first
 
 
@@ -101,8 +106,8 @@ def test_the_document_tells_what_the_files_hold(reproduced):
     folder, _ = reproduced
     text = document(folder / "results")
     seeds = load_results(folder / "results")["main-test"]
-    assert [seed["seed"] for seed in seeds] == [1, 2]
-    mean = np.mean([seed["systems"]["standard"]["cer"] for seed in seeds])
+    assert [seed.seed for seed in seeds] == [1, 2]
+    mean = np.mean([seed.systems["standard"].cer for seed in seeds])
     assert f"| Synthetic | C-RNN | standard | 2 | {mean:.2f} (" in text
     assert "-14.4 %" in text  # the paper's own change
     done = run("results", folder / "results", "--out", folder / "results.md")
@@ -115,6 +120,29 @@ def test_the_committed_document_agrees_with_the_committed_results():
     assert committed == document(REPOSITORY / "results"), "run: fada results --out docs/results.md"
 
 
+def test_results_are_recomputed_from_the_stored_texts(reproduced, tmp_path):
+    folder, _ = reproduced
+    assert list(check_results(folder / "results")) == []
+    done = run("results", folder / "results", "--check")
+    assert done.exit_code == 0, done.output
+    shutil.copytree(folder / "results", tmp_path / "results")
+    file = tmp_path / "results" / "main-test" / "2.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert record["made"]["libraries"]["numpy"] == np.__version__
+    record["rivals"]["standard"]["prior correction"]["cer"] += 0.1
+    file.write_text(json.dumps(record), encoding="utf-8")
+    [told] = check_results(tmp_path / "results")
+    assert "seed 2, rivals standard prior correction, cer" in told
+    done = run("results", tmp_path / "results", "--check")
+    assert done.exit_code == 3
+    assert told in done.output
+
+
+def test_results_of_the_first_version_say_that_they_have_no_texts():
+    told = list(check_results(REPOSITORY / "results"))
+    assert all("without texts" in sentence for sentence in told)
+
+
 def test_examples_are_those_with_the_largest_changes():
     references = ["aaaa", "bbbb", "cccc", "dddd", "eeee"]
     standard = ["aaxx", "bbbb", "cxxx", "dddd", "eeex"]
@@ -124,7 +152,7 @@ def test_examples_are_those_with_the_largest_changes():
     )
     found = examples(systems)
     changes = score_lines(references, guided).edits - score_lines(references, standard).edits
-    assert [example["id"] for example in found] == ["3", "1", "2"]
+    assert [example.id for example in found] == ["3", "1", "2"]
     assert changes.tolist() == [-2, 1, -3, 0, 0]
 
 
@@ -153,7 +181,7 @@ def test_a_recipe_with_an_unknown_key_is_refused(tmp_path):
 
 def test_an_unknown_arm_is_refused(tmp_path):
     with pytest.raises(FadaError, match="no arm 'fada'"):
-        reproduce(RECIPES[0], arms=["fada"], runs=tmp_path, results=tmp_path)
+        reproduce(RECIPES[0], None, Scope(arms=["fada"], runs=tmp_path, results=tmp_path))
 
 
 def test_results_that_are_not_there_are_named(tmp_path):

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from fada.data.line import Line, write_parquet
-from fada.experiments.reproduce import Recipe, reproduce
+from fada.experiments.recipe import Recipe
+from fada.experiments.reproduce import Scope, reproduce
 from tests.support import model_folders
 from tests.support.training_lines import sound_lines
 
@@ -51,8 +52,8 @@ def row(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    options = {"runs": folder / "runs", "results": folder / "results", "jobs": 1}
-    out = reproduce(folder / "row.yaml", str(folder / "data"), **options)
+    scope = Scope(runs=folder / "runs", results=folder / "results", jobs=1)
+    out = reproduce(folder / "row.yaml", str(folder / "data"), scope)
     assert "| standard |" in (out / "table.md").read_text(encoding="utf-8")
     return json.loads((out / "1.json").read_text(encoding="utf-8"))
 
@@ -95,8 +96,8 @@ def test_the_recipes_with_decoders_are_complete() -> None:
 
 
 def test_other_seeds_keep_the_guidance_that_the_first_chose(row: Path) -> None:
-    options = {"runs": row / "runs", "results": row / "results", "jobs": 1}
-    out = reproduce(row / "row.yaml", str(row / "data"), seeds=[2], arms=["standard"], **options)
+    scope = Scope(runs=row / "runs", results=row / "results", seeds=[2], arms=["standard"], jobs=1)
+    out = reproduce(row / "row.yaml", str(row / "data"), scope)
     first, second = (json.loads((out / f"{seed}.json").read_text(encoding="utf-8")) for seed in (1, 2))
     kept = second["arms"]["standard"]
     assert kept["lam_gd"] == first["arms"]["standard"]["lam_gd"]

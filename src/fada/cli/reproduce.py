@@ -1,10 +1,9 @@
 """`fada reproduce`: the paper's tables from recipes."""
 
 from pathlib import Path
+from typing import Literal
 
 import typer
-
-from fada.cli.output import echo
 
 
 def register(app: typer.Typer) -> None:
@@ -31,12 +30,16 @@ def reproduce(
 
     Finished trainings are kept, interrupted ones go on.
     """
-    from fada.experiments.reproduce import recipes_of
+    from fada.errors import FadaError
+    from fada.experiments.recipe import recipes_of
+    from fada.experiments.reproduce import Scope
     from fada.experiments.reproduce import reproduce as run
 
+    if quick and paper:
+        raise FadaError("--quick and --paper ask for different sizes: give one of them.")
+    size: Literal["usual", "quick", "paper"] = "quick" if quick else "paper" if paper else "usual"
+    scope = Scope(runs, results, seed or (), arm or (), size, jobs)
     for recipe in recipes_of(name):
-        folder = run(
-            recipe, data, runs=runs, results=results, seeds=seed, arms=arm, quick=quick, paper=paper, jobs=jobs
-        )
-        echo((folder / "table.md").read_text(encoding="utf-8"))
-        echo(f"results: {folder}")
+        folder = run(recipe, data, scope)
+        typer.echo((folder / "table.md").read_text(encoding="utf-8"))
+        typer.echo(f"results: {folder}")

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.output import echo
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -15,14 +13,32 @@ def register(app: typer.Typer) -> None:
 def results(
     folder: Path = typer.Argument(Path("results"), help="Folder that `fada reproduce` wrote."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Markdown file to write, such as docs/results.md."),
+    check: bool = typer.Option(
+        False, "--check", help="Recompute every figure from the stored texts; exit code 3 if one differs."
+    ),
 ) -> None:
-    """Write every table of the paper that has been run here as one Markdown document."""
+    """Write every table of the paper that has been run here as one Markdown document.
+
+    Examples:
+
+        fada results --out docs/results.md
+
+        fada results --check
+    """
     from fada.common.files import write_text
     from fada.experiments.document import document
+    from fada.experiments.scoring import NOT_RECOMPUTED, check_results
 
+    if check:
+        told = list(check_results(folder))
+        for sentence in told:
+            typer.echo(sentence)
+        differing = [sentence for sentence in told if not sentence.endswith(NOT_RECOMPUTED)]
+        typer.echo(f"{len(differing)} figures differ, {len(told) - len(differing)} files could not be checked")
+        raise typer.Exit(3 if differing else 0)
     text = document(folder)
     if out is None:
-        echo(text)
+        typer.echo(text)
     else:
         write_text(out, text)
-        echo(f"{out}: {len(text.splitlines())} lines")
+        typer.echo(f"{out}: {len(text.splitlines())} lines")

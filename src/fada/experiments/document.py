@@ -1,20 +1,17 @@
 """The results document: every table of `docs/results.md` comes from the JSON files in `results/`."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
-from fada.errors import FadaError
 from fada.evaluation.significance import mean_sem
+from fada.evaluation.table import markdown_table
+from fada.experiments.recipe import STANDARD, Recipe, label
+from fada.experiments.record import Rates, Record, Seeds, System, by_name, load_results
 from fada.text.characters import natural_key
 
-if TYPE_CHECKING:
-    from fada.experiments.reproduce import Recipe
-
-BASE = "standard"
+BASE = label(STANDARD, guided=False)
 ABLATION = ("FADA-GD", "FADA-TR", "FADA-TR-GD")
 _DIAGNOSED = {
     "task_loss": "task loss",
@@ -24,19 +21,7 @@ _DIAGNOSED = {
     "pull_at_half": "ratio",
     "cosine": "cosine",
 }
-Seeds = Sequence[Mapping[str, Any]]
-
-
-def load_results(folder: str | os.PathLike[str]) -> dict[str, list[dict[str, Any]]]:
-    """The seeds of every recipe of the main table, by the recipe's name."""
-    found = {
-        path.name: [_read(file) for file in sorted(path.glob("*.json"), key=lambda file: natural_key(file.stem))]
-        for path in sorted(Path(folder).glob("main-*"))
-        if not path.name.endswith(("-quick", "-paper"))
-    }
-    if not any(found.values()):
-        raise FadaError(f"{folder}: no results here, expected folders such as main-hpgt-crnn made by `fada reproduce`.")
-    return {name: seeds for name, seeds in found.items() if seeds}
+Found = Mapping[str, Seeds]
 
 
 def document(folder: str | os.PathLike[str] = "results") -> str:
@@ -81,36 +66,31 @@ def document(folder: str | os.PathLike[str] = "results") -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def table_of(recipe: "Recipe", seeds: Iterable[Mapping[str, Any]]) -> str:
+def table_of(recipe: Recipe, seeds: Seeds) -> str:
     """The row of the main table in Markdown: CER and WER, mean (SEM) over seeds, beside the paper's own figures."""
-    seeds = list(seeds)
     rows = []
-    for name in _names(seeds, "systems"):
+    for name, entries in by_name(seeds, lambda seed: seed.systems).items():
         paper = recipe.published.get(name)
         published = f"{paper[0]:.2f} / {paper[1]:.2f}" if paper else ""
-        entries = _entries(seeds, "systems", name)
         rows.append([name, str(len(entries)), *_row(entries), published])
     head = ["system", "seeds", "CER %", "WER %", "CER relative to standard", "with p < 0.05", "the paper, CER / WER"]
-    lines = seeds[0]["lines"]
-    shared = f" of {lines['clusters']} {' / '.join(recipe.clusters)}" if "clusters" in lines else ""
-    told = f"{lines['test']} test lines{shared}; mean (SEM) over seeds."
-    return "\n".join([f"# {recipe.title}", "", recipe.differences.strip(), "", told, "", *_table(head, rows), ""])
+    lines = seeds[0].lines
+    shared = "" if lines.clusters is None else f" of {lines.clusters} {' / '.join(recipe.clusters)}"
+    told = f"{lines.test} test lines{shared}; mean (SEM) over seeds."
+    return "\n".join([f"# {recipe.title}", "", recipe.differences.strip(), "", told, "", markdown_table(head, rows)])
 
 
-def draw_curves(recipe: "Recipe", seeds: Seeds, path: Path) -> None:
+def draw_curves(recipe: Recipe, seeds: Seeds, path: Path) -> None:
     """Validation CER by epoch, one line per arm and seed."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()
-    arms = list(dict.fromkeys(arm for seed in seeds for arm in seed["arms"]))
-    for seed in seeds:
-        for arm, found in seed["arms"].items():
-            epochs = [entry["epoch"] for entry in found["history"]]
-            errors = [entry["validation"] for entry in found["history"]]
-            first = seed is next(s for s in seeds if arm in s["arms"])
-            axes.plot(epochs, errors, color=f"C{arms.index(arm)}", marker=".", label=arm if first else None)
+    for number, (arm, trained) in enumerate(by_name(seeds, lambda seed: seed.arms).items()):
+        for i, found in enumerate(trained):
+            epochs, errors = [e.epoch for e in found.history], [e.validation for e in found.history]
+            axes.plot(epochs, errors, color=f"C{number}", marker=".", label=None if i else arm)
     axes.set(title=f"{recipe.title}: validation", xlabel="epoch", ylabel="CER in percent", yscale="log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter("{x:g}")
@@ -124,180 +104,153 @@ def draw_curves(recipe: "Recipe", seeds: Seeds, path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------- the sections
 
 
-def _main_table(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _main_table(found: Found) -> Iterator[str]:
     yield from ("## Main results", "")
     rows = []
     for seeds in found.values():
-        names = _names(seeds, "systems")
-        ours = [name for name in names if name not in (BASE, "TR-TT", "TR-TT + GD", *ABLATION)]
+        first, systems = seeds[0], by_name(seeds, lambda seed: seed.systems)
+        ours = [name for name in systems if name not in (BASE, "TR-TT", "TR-TT + GD", *ABLATION)]
         for name in (BASE, "TR-TT", "FADA-TR-GD", *ours):
-            if entries := _entries(seeds, "systems", name):
-                row = [seeds[0]["dataset"], seeds[0]["model"], name, str(len(entries))]
-                rows.append([*row, *_row(entries), _paper_change(seeds[0], name)])
-    head = [
-        "data",
-        "model",
-        "system",
-        "seeds",
-        "CER",
-        "WER",
-        "CER relative",
-        "seeds with p < 0.05",
-        "the paper, relative",
-    ]
-    yield from _table(head, rows)
-    yield ""
+            if entries := systems.get(name):
+                row = [first.dataset, first.model, name, str(len(entries))]
+                rows.append([*row, *_row(entries), _paper_change(first, name)])
+    head = ["data", "model", "system", "seeds", "CER", "WER", "CER relative", "seeds with p < 0.05"]
+    yield markdown_table([*head, "the paper, relative"], rows)
     for seeds in found.values():
-        yield f"* **{seeds[0]['dataset']}, {seeds[0]['model']}**: {' '.join(seeds[0]['differences'].split())}"
+        yield f"* **{seeds[0].title}**: {' '.join(seeds[0].differences.split())}"
     yield ""
 
 
-def _ablation(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _ablation(found: Found) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        found_here = [_entries(seeds, "systems", name) for name in ABLATION]
-        cells = [_row(entries)[2] if entries else "" for entries in found_here]
-        papers = [_paper_change(seeds[0], name) for name in ABLATION]
-        changed = sum(seed["arms"][BASE]["hypotheses_changed_by_gd"] for seed in seeds)
-        lines = sum(seed["lines"]["test"] for seed in seeds)
-        told = [f"{cell} [{paper}]" if cell else "" for cell, paper in zip(cells, papers, strict=True)]
-        rows.append([seeds[0]["dataset"], seeds[0]["model"], *told, f"{changed} of {lines}"])
+        systems = by_name(seeds, lambda seed: seed.systems)
+        told = [f"{_row(systems[n])[2]} [{_paper_change(seeds[0], n)}]" if n in systems else "" for n in ABLATION]
+        changed = sum(seed.arms[BASE].hypotheses_changed_by_gd for seed in seeds)
+        lines = sum(seed.lines.test for seed in seeds)
+        rows.append([seeds[0].dataset, seeds[0].model, *told, f"{changed} of {lines}"])
     yield from ("## Ablation: change of the CER relative to the standard model [in the paper]", "")
-    yield from _table(["data", "model", *ABLATION, "hypotheses that GD changes"], rows)
-    yield ""
+    yield markdown_table(["data", "model", *ABLATION, "hypotheses that GD changes"], rows)
 
 
-def _ours(found: Mapping[str, Seeds]) -> Iterator[str]:
-    for seeds in _having(found, "ours"):
-        first = seeds[0]["ours"]
-        settings = first["settings"]
-        yield from (f"## Ours: {_title(seeds)}", "")
+def _ours(found: Found) -> Iterator[str]:
+    for seeds in found.values():
+        ours = [seed.ours for seed in seeds if seed.ours]
+        if not ours:
+            continue
+        settings = ours[0].settings
+        yield from (f"## Ours: {seeds[0].title}", "")
         yield (
             f"Parts added one after the other, against plain beam search of the standard model. Language model: "
-            f"{settings['lm_order']}-gram, {settings['lm_smoothing']}, {settings['lm_share']:g} of the domain's own; "
-            f"beam {settings['beam']}."
+            f"{settings.lm_order}-gram, {settings.lm_smoothing}, {settings.lm_share:g} of the domain's own; "
+            f"beam {settings.beam}."
         )
         yield ""
         rows = []
-        for name in _names(seeds, "ours", "rows"):
-            entries = _entries(seeds, "ours", "rows", name)
-            validation = [entry["validation_cer"] for entry in entries if "validation_cer" in entry]
+        for name, entries in by_name(seeds, lambda seed: seed.ours.rows if seed.ours else {}).items():
+            validation = [entry.validation_cer for entry in entries if entry.validation_cer is not None]
             tuned = str(mean_sem(validation)) if validation else ""
             rows.append([name, str(len(entries)), tuned, *_row(entries)])
         head = ["system", "seeds", "validation CER", "CER", "WER", "CER relative", "seeds with p < 0.05"]
-        yield from _table(head, rows)
-        yield ""
+        yield markdown_table(head, rows)
 
 
-def _per_domain(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _per_domain(found: Found) -> Iterator[str]:
     for seeds in found.values():
-        domains = sorted(seeds[0]["systems"][BASE]["per_domain"], key=natural_key)
+        domains = sorted(seeds[0].systems[BASE].per_domain, key=natural_key)
         rows = []
-        for name in _names(seeds, "systems"):
-            entries = _entries(seeds, "systems", name, "per_domain")
-            rates = [str(mean_sem([entry[domain] for entry in entries])) for domain in domains]
+        for name, entries in by_name(seeds, lambda seed: seed.systems).items():
+            rates = [str(mean_sem([entry.per_domain[domain] for entry in entries])) for domain in domains]
             rows.append([name, str(len(entries)), *rates])
-        yield from (f"## CER per domain: {_title(seeds)}", "")
-        yield from _table(["system", "seeds", *domains], rows)
-        yield ""
+        yield from (f"## CER per domain: {seeds[0].title}", "")
+        yield markdown_table(["system", "seeds", *domains], rows)
 
 
-def _beams(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _beams(found: Found) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        for arm in _names(seeds, "beams"):
-            for width in _names(seeds, "beams", arm):
-                entries = _entries(seeds, "beams", arm, width)
-                rates = [str(mean_sem([entry[metric] for entry in entries])) for metric in ("cer", "wer")]
-                rows.append([seeds[0]["dataset"], seeds[0]["model"], arm, width, str(len(entries)), *rates])
+        for arm in by_name(seeds, lambda seed: seed.beams):
+            widths = by_name(seeds, lambda seed, arm=arm: seed.beams.get(arm, {}))  # type: ignore[misc]
+            for width, entries in widths.items():
+                rows.append([seeds[0].dataset, seeds[0].model, arm, width, str(len(entries)), *_rates(entries)])
     yield from ("## Beam size, plain beam search", "")
-    yield from _table(["data", "model", "training", "beam", "seeds", "CER", "WER"], rows)
-    yield ""
+    yield markdown_table(["data", "model", "training", "beam", "seeds", "CER", "WER"], rows)
 
 
-def _lambdas(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _lambdas(found: Found) -> Iterator[str]:
     rows = []
-    for seeds in found.values():
-        first = seeds[0]
-        base = first["arms"][BASE]["validation_cer"]
-        for curve, points in first["lambda_curves"].items():
+    for first, *_ in found.values():
+        for curve, points in first.lambda_curves.items():
             if curve == "TR":
-                told = ", ".join(f"{point['arm']} {point['lam']:g}: {point['validation_cer']:.2f}" for point in points)
+                told = ", ".join(f"{point.arm} {point.lam:g}: {point.validation_cer:.2f}" for point in points)
             else:
-                best = min(points, key=lambda point: (point["validation_cer"], -point["lam"]))
-                worst = max(point["validation_cer"] for point in points)
-                told = f"best {best['validation_cer']:.2f} at {best['lam']:g}, worst {worst:.2f}; {len(points)} values"
-            rows.append([first["dataset"], first["model"], curve, f"{base:.2f}", told])
+                best = min(points, key=lambda point: (point.validation_cer, -point.lam))
+                worst = max(point.validation_cer for point in points)
+                told = f"best {best.validation_cer:.2f} at {best.lam:g}, worst {worst:.2f}; {len(points)} values"
+            rows.append([first.dataset, first.model, curve, f"{first.arms[BASE].validation_cer:.2f}", told])
     yield from ("## λ: validation CER of the first seed", "")
-    yield from _table(["data", "model", "what", "standard, beam", "λ: validation CER"], rows)
-    yield ""
+    yield markdown_table(["data", "model", "what", "standard, beam", "λ: validation CER"], rows)
 
 
-def _rivals(found: Mapping[str, Seeds]) -> Iterator[str]:
-    for seeds in _having(found, "rivals"):
+def _rivals(found: Found) -> Iterator[str]:
+    for seeds in found.values():
         rows = []
-        for arm in _names(seeds, "rivals"):
-            for name in _names(seeds, "rivals", arm):
-                entries = _entries(seeds, "rivals", arm, name)
-                settings = "; ".join(filter(None, dict.fromkeys(entry["setting"] for entry in entries)))
+        for arm in by_name(seeds, lambda seed: seed.rivals):
+            rivals = by_name(seeds, lambda seed, arm=arm: seed.rivals.get(arm, {}))  # type: ignore[misc]
+            for name, entries in rivals.items():
+                settings = "; ".join(filter(None, dict.fromkeys(entry.setting for entry in entries)))
                 rows.append([arm, name, settings, str(len(entries)), *_row(entries)])
-        yield from (f"## Rivals on the same emissions: {_title(seeds)}", "")
-        yield "Relative to plain beam search of the same training."
-        yield ""
-        head = ["training", "decoding", "setting, from validation", "seeds"]
-        yield from _table([*head, "CER", "WER", "CER relative", "seeds with p < 0.05"], rows)
-        yield ""
+        if rows:
+            yield from (f"## Rivals on the same emissions: {seeds[0].title}", "")
+            yield from ("Relative to plain beam search of the same training.", "")
+            head = ["training", "decoding", "setting, from validation", "seeds"]
+            yield markdown_table([*head, "CER", "WER", "CER relative", "seeds with p < 0.05"], rows)
 
 
-def _diagnostics(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _diagnostics(found: Found) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        for arm in seeds[0]["arms"]:
-            measured = [seed["arms"][arm].get("diagnostics", {}) for seed in seeds if arm in seed["arms"]]
+        for arm in seeds[0].arms:
+            measured = [d for seed in seeds if arm in seed.arms and (d := seed.arms[arm].diagnostics)]
             for distance in ("sorted_w2", "aligned_w2"):
-                entries = [entry[distance] for entry in measured if distance in entry]
-                if entries:
-                    cells = [f"{mean_sem([entry[column] for entry in entries]).mean:.3g}" for column in _DIAGNOSED]
-                    rows.append([seeds[0]["dataset"], seeds[0]["model"], arm, distance, *cells])
+                if entries := [pull for entry in measured if (pull := getattr(entry, distance))]:
+                    cells = [f"{mean_sem([getattr(e, column) for e in entries]).mean:.3g}" for column in _DIAGNOSED]
+                    rows.append([seeds[0].dataset, seeds[0].model, arm, distance, *cells])
     if not rows:
         return
     yield from ("## How hard the alignment term pulls", "")
     yield "The finished models on validation lines: the task loss, the distance at scale 1, the norms of their"
     yield "gradients at the network's outputs, the ratio of these (as λ = 0.5 weighs them), and their cosine."
     yield ""
-    head = ["data", "model", "training", "distance", *(_DIAGNOSED.values())]
-    yield from _table(head, rows)
-    yield ""
+    yield markdown_table(["data", "model", "training", "distance", *(_DIAGNOSED.values())], rows)
 
 
-def _examples(found: Mapping[str, Seeds]) -> Iterator[str]:
-    chosen = [seeds for seeds in found.values() if seeds[0].get("examples")]
+def _examples(found: Found) -> Iterator[str]:
+    chosen = [seeds[0] for seeds in found.values() if seeds[0].examples]
     if not chosen:
         return
     yield from ("## Examples, chosen by rule", "")
     yield "First seed: the two test lines that the last system of a block improves most, and the two it harms most."
     yield ""
-    for seeds in chosen:
-        yield from (f"**{_title(seeds)}**", "")
+    for first in chosen:
         rows = []
-        for example in seeds[0]["examples"]:
-            rows.append([f"{example['domain']}: reference", f"`{example['reference']}`", ""])
-            for name, text in example["texts"].items():
-                edits = {BASE: example["edits"]["before"], example["system"]: example["edits"]["after"]}.get(name, "")
-                rows.append([name, f"`{text}`", str(edits)])
-        yield from _table(["system", "text", "edits"], rows)
-        yield ""
+        for example in first.examples:
+            edits = {BASE: str(example.edits.before), example.system: str(example.edits.after)}
+            rows.append([f"{example.domain}: reference", f"`{example.reference}`", ""])
+            rows += [[name, f"`{text}`", edits.get(name, "")] for name, text in example.texts.items()]
+        yield from (f"**{first.title}**", "", markdown_table(["system", "text", "edits"], rows))
 
 
-def _overhead(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _overhead(found: Found) -> Iterator[str]:
     rows = []
     rounds = 0
-    for seeds in _having(found, "overhead"):
-        measured = seeds[0]["overhead"]
-        cells = [f"{100 * (measured[what]['ratio'] - 1):+.1f} %" for what in ("training", "decoding")]
-        plain = [f"{1000 * measured[what]['plain_seconds']:.0f} ms" for what in ("training", "decoding")]
-        rounds = measured["rounds"]
-        rows.append([seeds[0]["dataset"], seeds[0]["model"], cells[0], plain[0], cells[1], plain[1]])
+    for seeds in found.values():
+        for seed in [seed for seed in seeds if seed.overhead][:1]:
+            assert seed.overhead is not None
+            rounds, row = seed.overhead.rounds, [seed.dataset, seed.model]
+            for measured in (seed.overhead.training, seed.overhead.decoding):
+                row += [f"{100 * (measured.ratio - 1):+.1f} %", f"{1000 * measured.plain_seconds:.0f} ms"]
+            rows.append(row)
     if not rows:
         return
     yield from ("## Computational overhead", "")
@@ -306,22 +259,20 @@ def _overhead(found: Mapping[str, Seeds]) -> Iterator[str]:
     yield f"{rounds} pairs in turns; a negative figure is noise."
     yield "The paper: +4 to +6 % for training, +7 to +9 % for decoding."
     yield ""
-    yield from _table(["data", "model", "training step", "without", "decoding", "without"], rows)
-    yield ""
+    yield markdown_table(["data", "model", "training step", "without", "decoding", "without"], rows)
 
 
-def _costs(found: Mapping[str, Seeds]) -> Iterator[str]:
+def _costs(found: Found) -> Iterator[str]:
     rows = []
-    for seeds in found.values():
-        for arm, record in seeds[0]["arms"].items():
-            minutes = f"{record['seconds'] / 60:.0f}" if record.get("seconds") else ""
-            size = f"{record['parameters'] / 1e6:.1f}" if record.get("parameters") else ""
-            rows.append([seeds[0]["dataset"], seeds[0]["model"], arm, size, str(record["epochs"]), minutes])
+    for first, *_ in found.values():
+        for arm, record in first.arms.items():
+            minutes = f"{record.seconds / 60:.0f}" if record.seconds else ""
+            size = f"{record.parameters / 1e6:.1f}" if record.parameters else ""
+            rows.append([first.dataset, first.model, arm, size, str(record.epochs), minutes])
     yield from ("## Trainings of the first seed", "")
     yield "Minutes by the clock on one core of a shared machine: the order of magnitude."
     yield ""
-    yield from _table(["data", "model", "arm", "million parameters", "epochs", "minutes"], rows)
-    yield ""
+    yield markdown_table(["data", "model", "arm", "million parameters", "epochs", "minutes"], rows)
 
 
 def _included(title: str, path: Path, command: str | None = None) -> Iterator[str]:
@@ -336,54 +287,26 @@ def _included(title: str, path: Path, command: str | None = None) -> Iterator[st
 # ------------------------------------------------------------------------------------------------------------ helpers
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
+def _rates(entries: Iterable[Rates]) -> list[str]:
+    """CER and WER over seeds."""
+    entries = list(entries)
+    return [str(mean_sem([getattr(entry, metric) for entry in entries])) for metric in ("cer", "wer")]
 
 
-def _having(found: Mapping[str, Seeds], part: str) -> list[list[Mapping[str, Any]]]:
-    """The seeds of each recipe that have a part; recipes without any are left out."""
-    kept = [[seed for seed in seeds if seed.get(part)] for seeds in found.values()]
-    return [seeds for seeds in kept if seeds]
-
-
-def _entries(seeds: Seeds, *path: str) -> list[Mapping[str, Any]]:
-    """What lies at the end of a path of keys, of the seeds that have it."""
-    found: list[Any] = list(seeds)
-    for key in path:
-        found = [entry[key] for entry in found if key in entry]
-    return found
-
-
-def _names(seeds: Seeds, *path: str) -> list[str]:
-    """The keys at the end of a path, of any seed."""
-    return list(dict.fromkeys(name for entry in _entries(seeds, *path) for name in entry))
-
-
-def _row(entries: Seeds) -> list[str]:
+def _row(entries: Sequence[System]) -> list[str]:
     """CER, WER, relative change and number of significant seeds of one system."""
-    rates = [str(mean_sem([entry[metric] for entry in entries])) for metric in ("cer", "wer")]
-    if not all("relative" in entry for entry in entries):
-        return [*rates, "", ""]
-    relative = mean_sem([entry["relative"] for entry in entries])
+    changes = [entry.relative for entry in entries if entry.relative is not None]
+    if len(changes) < len(entries):
+        return [*_rates(entries), "", ""]
+    relative = mean_sem(changes)
     sem = "" if relative.sem is None else f" ({relative.sem:.1f})"
-    tests = [name for name in ("p", "p_clusters") if all(name in entry for entry in entries)]
-    significant = ", ".join(str(sum(entry[name] < 0.05 for entry in entries)) for name in tests)
-    return [*rates, f"{relative.mean:+.1f}{sem} %", f"{significant} of {len(entries)}"]
+    tests = [[entry.p for entry in entries], [entry.p_clusters for entry in entries]]
+    significant = ", ".join(str(sum(p < 0.05 for p in ps if p is not None)) for ps in tests if None not in ps)
+    return [*_rates(entries), f"{relative.mean:+.1f}{sem} %", f"{significant} of {len(entries)}"]
 
 
-def _paper_change(seed: Mapping[str, Any], name: str) -> str:
-    value = seed.get("published_relative", {}).get(name)
-    if value is None and name in seed["published"] and name != BASE:
-        value = 100 * (seed["published"][name][0] / seed["published"][BASE][0] - 1)
+def _paper_change(seed: Record, name: str) -> str:
+    value = seed.published_relative.get(name)
+    if value is None and name in seed.published and name != BASE:
+        value = 100 * (seed.published[name][0] / seed.published[BASE][0] - 1)
     return "" if value is None else f"{value:+.1f} %"
-
-
-def _title(seeds: Seeds) -> str:
-    return f"{seeds[0]['dataset']}, {seeds[0]['model']}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"

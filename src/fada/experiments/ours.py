@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from fada.data.line import Line, write_parquet
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
+from fada.experiments.recipe import Ours
 from fada.experiments.study import train_all
 from fada.runs.run import Run
 from fada.tuning.grid import LANGUAGE, PRIOR, Grid, Trials, descend, guidance_grid, with_domain_lm
@@ -23,23 +22,6 @@ GUIDANCE = Grid(lam=(0.3, 0.5, 0.7, 0.9), scale=(10.0, 100.0), distance=("aligne
 
 Split = tuple[Emissions, Emissions]
 """Emissions of the validation and of the test lines."""
-
-
-class Ours(BaseModel):
-    """Settings of the rows marked *ours*.
-
-    `adapt` are the settings of a further training of the standard model: on each domain's own lines, and, to tell what
-    the domain is worth from what the training is, on all lines.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    lm_order: int = 7
-    lm_smoothing: str = "kneser-ney"
-    lm_share: float = Field(0.5, description="Weight of the domain's own model; the rest is that of all domains.")
-    tuning_beam: int = 10
-    beam: int = 30
-    adapt: dict[str, Any] | None = None
 
 
 def split_of(run: Run) -> Split:

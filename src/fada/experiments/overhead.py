@@ -8,11 +8,11 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
 from fada.decoding.ctc import CTCBeamDecoder
+from fada.experiments.record import Overhead, Ratio
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
 from fada.training.lines import EncodedDataset, LineDataset, evenly
@@ -39,7 +39,7 @@ def paired_ratio(step: Callable[[bool], None], rounds: int) -> tuple[float, floa
 
 def measure_overhead(
     run_folder: str | os.PathLike[str], *, data: Sequence[str] | None = None, rounds: int = 9
-) -> dict[str, Any]:
+) -> Overhead:
     """Ratios of times with FADA to times without, λ = 0.5.
 
     Args:
@@ -48,22 +48,16 @@ def measure_overhead(
         rounds: pairs of measurements.
 
     Returns:
-        ``training``: a step on one batch of validation lines, with optimiser. ``decoding``: the beam search, of the
-        stored emissions of the test lines (CTC), or on that batch with the decoder network that it runs. Each has
-        ``ratio`` and ``plain_seconds``.
+        `training`: a step on one batch of validation lines, with optimiser. `decoding`: the beam search, of the stored
+        emissions of the test lines (CTC), or on that batch with the decoder network that it runs.
     """
     run = load_run(run_folder)
     settings = settings_of(run, data)
     dataset = _batch(run, settings)
     training = paired_ratio(_training_step(run, dataset, settings), rounds)
     decoding = paired_ratio(_decoding(run, dataset, settings.beam_size), rounds)
-    return {
-        "rounds": rounds,
-        **{
-            name: {"ratio": ratio, "plain_seconds": seconds}
-            for name, (ratio, seconds) in {"training": training, "decoding": decoding}.items()
-        },
-    }
+    ratios = [Ratio(ratio=ratio, plain_seconds=seconds) for ratio, seconds in (training, decoding)]
+    return Overhead(rounds=rounds, training=ratios[0], decoding=ratios[1])
 
 
 def _batch(run: Run, settings: TrainSettings) -> LineDataset:

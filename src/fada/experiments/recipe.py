@@ -1,0 +1,95 @@
+"""A recipe: one row of the paper's main table, a data set and a model, with where its settings come from."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fada.common.settings import read_recipe, validated
+from fada.errors import FadaError
+from fada.tuning.grid import LAMBDAS
+
+STANDARD = "standard"
+FAITHFUL = "fada-tr"
+TAGGED = "tr-tt"
+
+MAIN = "main-*.yaml"
+TABLES = ("main", "ablation", "domains", "beams", "lambda", "examples", "diagnostics", "overhead", "figures")
+"""Tables of the paper by name: one run of the recipes serves all of them."""
+
+
+class Ours(BaseModel):
+    """Settings of the rows marked *ours*.
+
+    `adapt` are the settings of a further training of the standard model: on each domain's own lines, and, to tell what
+    the domain is worth from what the training is, on all lines.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    lm_order: int = 7
+    lm_smoothing: str = "kneser-ney"
+    lm_share: float = Field(0.5, description="Weight of the domain's own model; the rest is that of all domains.")
+    tuning_beam: int = 10
+    beam: int = 30
+    adapt: dict[str, Any] | None = None
+
+
+class Recipe(BaseModel):
+    """A row of the main table. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str
+    dataset: str
+    model: str
+    published: dict[str, list[float]] = Field(description="The paper's CER and WER of each arm, for comparison.")
+    published_relative: dict[str, float] = Field(
+        default_factory=dict, description="The paper's change of the CER relative to standard, in percent."
+    )
+    differences: str = Field(description="How data and model here differ from the paper's.")
+    source: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Where the lines come from: `folder` is their sub-folder of --data, `synthetic` are settings of "
+        "`fada synth` with which they are made where they are missing, `how` tells how to get them.",
+    )
+    train: dict[str, Any] = Field(description="Settings of all trainings, as in `fada train`.")
+    arms: dict[str, dict[str, Any]]
+    clusters: list[str] = Field(
+        [], description="Columns that together name what lines share (page, speaker): tests are paired by it, too."
+    )
+    seeds: list[int] = [1, 2, 3]
+    beams: list[int] = [1, 5, 7]
+    guided_lams: list[float] = Field(list(LAMBDAS), description="λ of guided decoding that are tried on validation.")
+    guided_scales: list[float] = Field([1.0], description="Scales of the *ours* guided row of decoders.")
+    ours: Ours | None = None
+    quick: dict[str, Any] = Field(default_factory=dict, description="Training settings of --quick.")
+    paper: dict[str, Any] = Field(default_factory=dict, description="Training settings of --paper.")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Recipe":
+        """Read a recipe; what is wrong in it is named."""
+        recipe = validated(cls, read_recipe(path), path)
+        if STANDARD not in recipe.arms:
+            raise FadaError(f"{path}: no arm {STANDARD!r}, the one that the others are compared with.")
+        return recipe
+
+
+def recipes_of(name: str, folder: str | os.PathLike[str] = "recipes") -> list[Path]:
+    """The recipe files of a table, or the one file that `name` is."""
+    if name in TABLES:
+        found = sorted(Path(folder).glob(MAIN))
+        if not found:
+            raise FadaError(f"{folder}: no recipes {MAIN} here. Run this in a copy of the repository.")
+        return found
+    if not Path(name).is_file():
+        raise FadaError(f"{name}: no such recipe, and no table of this name. Tables: {', '.join(TABLES)}.")
+    return [Path(name)]
+
+
+def label(arm: str, guided: bool) -> str:
+    """The paper's name of an arm with plain or guided decoding."""
+    names = {STANDARD: ("standard", "FADA-GD"), FAITHFUL: ("FADA-TR", "FADA-TR-GD"), TAGGED: ("TR-TT", "TR-TT + GD")}
+    plain, with_gd = names.get(arm, (f"{arm} (ours)", f"{arm} + GD (ours)"))
+    return with_gd if guided else plain
