@@ -10,7 +10,8 @@ from typing import Any
 from fada.common.files import write_json, write_text
 from fada.data.synthetic.set import make_synthetic
 from fada.evaluation.significance import mean_sem
-from fada.experiments.study import DEMO_LINES, DEMO_SETTINGS, train_all
+from fada.experiments.study import DEMO_LINES, DEMO_SETTINGS
+from fada.training.train import train_all
 
 
 def measure(noise: float, seeds: list[int], runs: Path, epochs: int) -> dict[str, Any]:

@@ -109,8 +109,16 @@ def test_domains_may_be_names_or_indices() -> None:
     loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
     by_name = loss.alignment(scores, lengths, ["y", "x"])
     assert torch.equal(by_name, loss.alignment(scores, lengths, torch.tensor([1, 0])))
-    with pytest.raises(fada.FadaError, match="no target for the domain 'z'"):
-        loss.alignment(scores, lengths, ["z", "x"])
+
+
+def test_a_line_of_no_or_an_unknown_domain_is_aligned_to_all_domains_together(caplog: pytest.LogCaptureFixture) -> None:
+    scores, lengths = log_probs(5, 2, 6, 4), torch.tensor([6, 4])
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
+    pooled = AlignmentLoss.for_ctc(fada.TargetSet({"x": TARGETS.overall, "y": TARGETS.overall}), SYMBOLS)
+    expected = pooled.alignment(scores, lengths, ["x", "y"])
+    assert torch.equal(loss.alignment(scores, lengths, [None, "z"]), expected)
+    assert "none, z" in caplog.text
+    assert torch.equal(loss.alignment(scores, lengths, torch.tensor([2, 2])), expected)
 
 
 def test_lambda_one_gives_bit_identical_gradients() -> None:

@@ -16,6 +16,7 @@ pool       whose frequencies are compared with the target
 =========  ============================================================================================
 """
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -33,8 +34,13 @@ from fada.text.characters import OTHER
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+log = logging.getLogger(__name__)
+
 Pool = Literal["sample", "domain", "epoch"]
 Schedule = Literal["fixed", "warmup", "adaptive"]
+
+NAMES = ("task_loss", "alignment", "task_gradient", "alignment_gradient", "cosine")
+"""What is measured: both terms (the alignment without scale), their gradient norms at the output, their cosine."""
 
 _LEAST_COUNT = 1e-6  # characters; an emptier prediction keeps the zero vector of an empty text
 
@@ -151,7 +157,9 @@ class AlignmentLoss(nn.Module):
         self.distance_name, self.distance = distance, distances.get(distance)
         self.domains = targets.domains
         matrix = counts.tocoo()  # (classes, n): the characters of each class
-        frequencies = torch.tensor(targets.frequencies, dtype=torch.float32)  # (domains, n), without OTHER
+        # (domains + 1, n), without OTHER; the last row, all domains together, is for lines of any other domain
+        rows = np.vstack([targets.frequencies, targets.overall.frequencies])
+        frequencies = torch.tensor(rows, dtype=torch.float32)
         frequencies = nn.functional.pad(frequencies, (0, matrix.shape[1] - frequencies.shape[1]))
         self.register_buffer("targets_matrix", frequencies, persistent=False)
         self.register_buffer("rows", torch.from_numpy(matrix.row.astype(np.int64)), persistent=False)
@@ -159,6 +167,7 @@ class AlignmentLoss(nn.Module):
         self.register_buffer("amounts", torch.from_numpy(matrix.data.astype(np.float32)), persistent=False)
         self.register_buffer("running", torch.zeros_like(frequencies))
         self.last_alignment: Tensor | None = None
+        self._told: set[str | None] = set()
 
     @classmethod
     def for_ctc(
@@ -213,14 +222,17 @@ class AlignmentLoss(nn.Module):
         counts = table.resized(vocabulary_size or len(table)).counts(_cells(targets), targets.normalizer)
         return cls(targets, _without_unused_other(counts, targets), "tokens", **options)
 
-    def forward(self, task_loss: Tensor, scores: Tensor, extent: Tensor, domains: Sequence[str] | Tensor) -> Tensor:
+    def forward(
+        self, task_loss: Tensor, scores: Tensor, extent: Tensor, domains: Sequence[str | None] | Tensor
+    ) -> Tensor:
         """The total loss.
 
         Args:
             task_loss: scalar.
             scores: CTC: log-probabilities (batch, time, classes); decoders: logits (batch, time, vocabulary).
             extent: CTC: lengths (batch,); decoders: labels (batch, time), -100 is ignored.
-            domains: (batch,) names, or indices into `self.domains`.
+            domains: (batch,) names, or indices into `self.domains`. A line without a domain, or of one that has no
+                target, is aligned to all domains together (as an index: the one after the last).
         """
         if self.lam == 1:
             self.last_alignment = None
@@ -238,13 +250,13 @@ class AlignmentLoss(nn.Module):
         With the gradient norms g of the two terms at the outputs, the λ that is used from now on is
         ``lam * g_align / (lam * g_align + (1 - lam) * g_task)``, smoothed over calls.
         """
-        norms = [torch.autograd.grad(term, outputs, retain_graph=True)[0].norm() for term in (task_loss, alignment)]
-        task, align = summed(torch.stack(norms)).tolist()
+        norms = pull(task_loss, alignment, outputs)[[NAMES.index("task_gradient"), NAMES.index("alignment_gradient")]]
+        task, align = summed(norms).tolist()
         task, align = (1 - self.full_lam) * task, self.full_lam * align
         if task + align > 0:
             self.lam = inertia * self.lam + (1 - inertia) * align / (task + align)
 
-    def alignment(self, scores: Tensor, extent: Tensor, domains: Sequence[str] | Tensor) -> Tensor:
+    def alignment(self, scores: Tensor, extent: Tensor, domains: Sequence[str | None] | Tensor) -> Tensor:
         """The alignment term, scale included: a scalar."""
         with torch.autocast(scores.device.type, enabled=False):
             counts = self.character_counts(scores, extent)  # (batch, n)
@@ -264,8 +276,8 @@ class AlignmentLoss(nn.Module):
         self.running.zero_()
 
     def _pooled(self, counts: Tensor, where: Tensor) -> Tensor:
-        member = nn.functional.one_hot(where, len(self.domains)).to(counts.dtype)  # (batch, domains)
-        pooled = summed(member.t() @ counts)  # (domains, n)
+        member = nn.functional.one_hot(where, len(self.targets_matrix)).to(counts.dtype)  # (batch, domains + 1)
+        pooled = summed(member.t() @ counts)  # (domains + 1, n)
         lines = summed(member.sum(0))
         if self.pool == "epoch":
             present = (lines > 0).to(counts.dtype)[:, None]
@@ -277,16 +289,35 @@ class AlignmentLoss(nn.Module):
         per_domain = self.distance(frequencies_of(pooled), self.targets_matrix.to(pooled))
         return (per_domain * lines).sum() / lines.sum()
 
-    def _domain_indices(self, domains: Sequence[str] | Tensor) -> Tensor:
+    def _domain_indices(self, domains: Sequence[str | None] | Tensor) -> Tensor:
         if isinstance(domains, Tensor):
             return domains
-        try:
-            return torch.tensor([self.domains.index(domain) for domain in domains])
-        except ValueError:
-            unknown = next(domain for domain in domains if domain not in self.domains)
-            raise FadaError(
-                f"no target for the domain {unknown!r}, expected one of {', '.join(self.domains)}."
-            ) from None
+        unknown = {domain for domain in domains if domain not in self.domains} - self._told
+        if unknown:
+            self._told |= unknown
+            names = ", ".join(sorted(domain or "none" for domain in unknown))
+            log.warning("no target for the domain %s: aligned to that of all domains together", names)
+        return torch.tensor([self.domains.index(d) if d in self.domains else len(self.domains) for d in domains])
+
+
+def pull(task_loss: Tensor, alignment: Tensor, outputs: Tensor, scale: float = 1.0) -> Tensor:
+    """(5,) float32, in the order of :data:`NAMES`; the graph of both terms is kept.
+
+    Args:
+        task_loss, alignment: scalars, means over the lines of the batch; `alignment` includes `scale`.
+        outputs: (batch, time, classes), what both were computed from.
+    """
+    task, align = (torch.autograd.grad(term, outputs, retain_graph=True)[0].float() for term in (task_loss, alignment))
+    norms = task.norm(), align.norm()
+    cosine = (task * align).sum() / (norms[0] * norms[1]).clamp_min(torch.finfo(torch.float32).tiny)
+    scale = scale or 1.0
+    terms = task_loss.detach().float(), alignment.detach().float() / scale, norms[0], norms[1] / scale, cosine
+    return torch.stack([term.to(outputs.device) for term in terms])
+
+
+def named(sums: Sequence[float], batches: float) -> dict[str, float]:
+    """Means with their names, from sums over batches."""
+    return {**{name: float(total) / batches for name, total in zip(NAMES, sums, strict=True)}, "batches": int(batches)}
 
 
 def frequencies_of(counts: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from fada.experiments.recipe import Recipe, recipes_of
 from fada.experiments.record import load_results
 from fada.experiments.reproduce import Scope, reproduce
 from fada.experiments.scoring import check_results, examples
-from fada.training.train import TrainSettings
+from fada.training.settings import TrainSettings
 
 REPOSITORY = Path(__file__).parents[2]
 RECIPES = sorted((REPOSITORY / "recipes").glob("main-*.yaml"))

@@ -17,7 +17,8 @@ from fada.models.folders import DEFAULT_MODEL, PRETRAINED, resolve
 from fada.models.registry import load_recognizer
 from fada.runs.export import Decoder, export
 from fada.runs.run import load_run
-from fada.training.train import TrainSettings, train
+from fada.training.settings import TrainSettings
+from fada.training.train import train
 from tests.support.training_lines import drawn_line, image_folder
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fada.training.diagnostics import NAMES, alignment_diagnostics, named, pull
-from fada.training.train import TrainSettings, train
+from fada.alignment import NAMES, named, pull
+from fada.training.diagnostics import alignment_diagnostics
+from fada.training.settings import TrainSettings
+from fada.training.train import train
 from tests.support.training_lines import image_folder
 
 

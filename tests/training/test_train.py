@@ -1,6 +1,7 @@
 """Training through the library and the real command line: run folders, determinism, interruption, processes, errors."""
 
 import errno
+import inspect
 import json
 import os
 import shutil
@@ -15,18 +16,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import Trainer
 from typer.testing import CliRunner
 
 import fada
 from fada.cli import app
 from fada.data.line import Line, LineSet, write_parquet
+from fada.data.splits import split_lines
 from fada.data.write import convert
 from fada.models import registry
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.report.page import write_report
 from fada.runs.run import Run
-from fada.training.lines import EncodedDataset, LineDataset, WidthSampler, split_lines
-from fada.training.train import FadaTrainer, TrainSettings, read_texts, score_texts, train
+from fada.training.checkpoints import last_checkpoint
+from fada.training.history import Patience
+from fada.training.lines import EncodedDataset, LineDataset, WidthSampler
+from fada.training.reading import read_texts, score_texts
+from fada.training.settings import TrainSettings, settings_of
+from fada.training.train import train
+from fada.training.trainer import OVERRIDDEN, FadaTrainer
 from tests.support import model_folders
 from tests.support.training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
 
@@ -138,12 +146,75 @@ def test_resume_after_kill_gives_the_same_weights(
     process.send_signal(stop)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == (-stop if stop == signal.SIGKILL else 128 + stop), errors
+    if stop != signal.SIGKILL:
+        told = int(errors.partition("after step ")[2].split()[0])
+        assert (out / "checkpoints" / f"checkpoint-{told}").is_dir(), "the newest is kept, not only the best"
     assert not (out / "model").exists()
     resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
     assert resumed.returncode == 0, resumed.stderr
     assert "CER" in resumed.stdout
     assert_same_weights(reference.folder, out)
     assert losses(out) == losses(reference.folder)
+
+
+def stopped_after_the_last_epoch(data: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """A run that is killed before its results are written."""
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fada.training.train._report", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(data, out, **changes)
+
+
+def test_a_kill_after_the_last_epoch_loses_none_of_them(
+    reference: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_after_the_last_epoch(data, tmp_path / "run", monkeypatch)
+    steps = {int(path.name.partition("-")[2]) for path in (tmp_path / "run").glob("checkpoints/checkpoint-*")}
+    assert max(steps) == 12, "two epochs of six steps: the newest is kept beside the best"
+    with monkeypatch.context() as patch:
+        patch.setattr(FadaTrainer, "compute_loss", None)  # nothing is trained again
+        run(data, tmp_path / "run", resume=True)
+    assert_same_weights(reference.folder, tmp_path / "run")
+    assert losses(tmp_path / "run") == losses(reference.folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("fada_state.pt", b""), ("trainer_state.json", b""), ("optimizer.pt", b"PK"), ("model.safetensors", b"{")],
+)
+def test_a_damaged_newest_checkpoint_is_told_and_the_one_before_it_taken(
+    name: str, content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (6, 12):
+        write_checkpoint(tmp_path / f"checkpoint-{step}", best=6)
+    (tmp_path / "checkpoint-12" / name).write_bytes(content)
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
+    assert "checkpoint-12 is damaged" in caplog.text
+    assert "continuing from" in caplog.text
+    assert not (tmp_path / "checkpoint-12").exists()
+
+
+def test_a_checkpoint_whose_best_epoch_is_lost_is_not_continued(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoint-6", best=6)
+    write_checkpoint(tmp_path / "checkpoint-18", best=12)
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
+    (tmp_path / "checkpoint-6" / "fada_state.pt").unlink()
+    assert last_checkpoint(tmp_path) is None
+
+
+def write_checkpoint(folder: Path, best: int) -> None:
+    """The files of a checkpoint, as small as can be."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    for name in ("fada_state.pt", "optimizer.pt", "scheduler.pt"):
+        torch.save({}, folder / name)
+    save_file({"w": torch.zeros(1)}, folder / "model.safetensors")
+    (folder / "trainer_state.json").write_text(json.dumps({"best_global_step": best}), encoding="utf-8")
 
 
 def test_resuming_a_finished_run_leaves_it_as_it_is(reference: Run, data: Path, tmp_path: Path) -> None:
@@ -293,12 +364,27 @@ def test_a_loss_that_is_not_a_number_ends_with_advice(data: Path, tmp_path: Path
     assert fada.load_run(tmp_path / "run").config["settings"]["learning_rate"] == 1e30
 
 
-def test_a_domain_without_training_lines_is_named(tmp_path: Path) -> None:
-    data = image_folder(tmp_path)
-    stranger = Line("s", "abc", "future", image=image_lines(1)[0].image)
-    write_parquet([*image_lines(4), stranger], data / "validation.parquet")
-    with pytest.raises(fada.FadaError, match="'future' occurs in the validation lines but has no target"):
-        run(data, tmp_path / "run")
+def test_a_domain_without_a_target_is_aligned_to_all_of_them_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = image_folder(tmp_path, train=8, validation=2, test=2)
+    image = image_lines(1)[0].image
+    strangers = [Line("s", "abc", "future", image=image), Line("n", "abc", None, image=image)]
+    write_parquet([*image_lines(4), *strangers], data / "validation.parquet")
+    write_parquet([*image_lines(8), *strangers], data / "train.parquet")
+    found = run(data, tmp_path / "run", epochs=1, beam_size=1, targets=None)
+    assert found.targets.domains == ("future", "new", "old")
+    assert "no domain: 2 lines" in caplog.text
+    assert set(found.metrics["history"][0]["validation"]["per_domain"]) == {"future", "new", "old"}
+    with pytest.raises(fada.FadaError, match="tagging is 'predicted', which needs lines of known domains"):
+        run(data, tmp_path / "tagged", tagging="predicted")
+
+
+def test_without_alignment_no_target_is_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = image_folder(tmp_path, train=8, validation=2, test=2)
+    fada.TargetSet.from_texts({"elsewhere": ["abc"]}).save(tmp_path / "targets.json")
+    assert run(data, tmp_path / "run", epochs=1, lam=1, targets=str(tmp_path / "targets.json")).finished
+    assert "no target" not in caplog.text
 
 
 def test_a_target_file_can_tell_of_a_domain_without_training_lines(tmp_path: Path) -> None:
@@ -309,9 +395,6 @@ def test_a_target_file_can_tell_of_a_domain_without_training_lines(tmp_path: Pat
     fada.TargetSet.from_texts(texts).save(tmp_path / "targets.json")
     found = run(data, tmp_path / "run", targets=str(tmp_path / "targets.json"), epochs=1)
     assert "future" in found.emissions("validation").domains
-    fada.TargetSet.from_texts({"future": ["abc"]}).save(tmp_path / "other.json")
-    with pytest.raises(fada.FadaError, match="occurs in the training lines but has no target"):
-        run(data, tmp_path / "refused", targets=str(tmp_path / "other.json"))
 
 
 def test_a_character_missing_from_the_model_is_named(reference: Run, tmp_path: Path) -> None:
@@ -441,6 +524,61 @@ def test_a_full_disk_leaves_a_usable_run_folder(data: Path, tmp_path: Path, monk
         with pytest.raises(fada.FadaError, match=r"no space left.*--resume"):
             run(data, tmp_path / "run", epochs=1)
     assert run(data, tmp_path / "run", epochs=1, resume=True).metrics["test"]
+
+
+@pytest.mark.parametrize("place", ["a file", "below a file", "read-only"])
+def test_a_place_that_cannot_be_written_is_told_before_the_lines_are_read(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    out = tmp_path / "file" / ("run" if place == "below a file" else ".")
+    if place == "read-only":
+        out = Path("/proc/run")
+    with pytest.raises(fada.FadaError, match=r"expected a folder to write to|cannot be written"):
+        run(tmp_path / "no lines here", out)
+
+
+def test_the_lines_of_a_run_are_found_from_another_folder(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(data, tmp_path / "there" / "lines")
+    monkeypatch.chdir(tmp_path / "there")
+    finished = run(Path("lines"), Path("run"), epochs=1, max_lines=4, beam_size=1)
+    assert finished.config["settings"]["data"] == [str(tmp_path / "there" / "lines")]
+    folder = finished.folder.resolve()
+    monkeypatch.chdir(tmp_path)
+    assert len(settings_of(Run(folder)).read().test) == 4
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["settings"]["data"] = ["lines"]  # as version 0.1 stored it
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert len(settings_of(Run(folder)).read().test) == 4
+
+
+def test_every_private_method_of_the_trainer_that_is_overridden_is_named_and_still_there() -> None:
+    ours = {name for name in vars(FadaTrainer) if name.startswith("_") and not name.startswith("__")}
+    assert {name for name in ours if hasattr(Trainer, name)} == set(OVERRIDDEN)
+    for name in OVERRIDDEN:
+        theirs = inspect.signature(getattr(Trainer, name)).parameters
+        assert list(inspect.signature(getattr(FadaTrainer, name)).parameters) == list(theirs), name
+
+
+def history(*rates: float) -> list[Any]:
+    return [{"epoch": i + 1, "validation": {"cer": rate}} for i, rate in enumerate(rates)]
+
+
+def test_patience_counts_only_once_the_model_reads() -> None:
+    patience = Patience(2)
+    assert not patience.is_over([])
+    assert not patience.is_over(history(100, 100, 100, 100, 100))
+    assert not patience.is_over(history(100, 99, 100, 79, 80))
+    assert patience.is_over(history(100, 99, 100, 79, 80, 79))
+    assert not patience.is_over(history(50, 60, 49, 60))
+
+
+def test_patience_is_longer_where_epochs_are_short_and_says_so() -> None:
+    assert Patience.over(4, steps_per_epoch=1000) == Patience(4)
+    assert Patience.over(4, steps_per_epoch=15) == Patience(14)
+    assert Patience.over(0, steps_per_epoch=15) is None
+    assert "after 14 epochs" in str(Patience(14))
+    assert "below 80 %" in str(Patience(14))
 
 
 def test_an_existing_run_is_not_overwritten(reference: Run, data: Path) -> None:

@@ -49,7 +49,7 @@ def train(
     chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     from fada.common.settings import read_recipe
     from fada.errors import FadaError
-    from fada.training.train import TrainSettings
+    from fada.training.settings import TrainSettings
     from fada.training.train import train as run
 
     settings: dict[str, Any] = read_recipe(recipe) if recipe else {}

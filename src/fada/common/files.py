@@ -7,7 +7,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +56,19 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write readable JSON (UTF-8, two-space indent, key order kept), all or nothing."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+
+def check_writable(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder that could not be written, before any work is done; nothing is created."""
+    folder = Path(os.path.realpath(folder))
+    existing = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if not existing.is_dir():
+        raise FadaError(f"{folder}: {existing} is a file, expected a folder to write to. Choose another place.")
+    probe = existing / f".fada-{secrets.token_hex(8)}.tmp"
+    try:
+        probe.write_bytes(bytes(4096))
+    except OSError as error:
+        raise FadaError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from None
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)

@@ -14,8 +14,8 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.experiments.recipe import Ours
-from fada.experiments.study import train_all
 from fada.runs.run import Run
+from fada.training.train import train_all
 from fada.tuning.grid import LANGUAGE, PRIOR, Grid, Trials, descend, guidance_grid, with_domain_lm
 
 GUIDANCE = Grid(lam=(0.3, 0.5, 0.7, 0.9), scale=(10.0, 100.0), distance=("aligned_w2",))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from fada.data.splits import evenly
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.experiments.record import Overhead, Ratio
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
-from fada.training.lines import EncodedDataset, LineDataset, evenly
-from fada.training.train import TrainSettings, read_splits, settings_of
+from fada.training.lines import EncodedDataset, LineDataset
+from fada.training.settings import TrainSettings, settings_of
 
 LAM = 0.5
 
@@ -62,7 +63,7 @@ def measure_overhead(
 
 def _batch(run: Run, settings: TrainSettings) -> LineDataset:
     """As many validation lines as a batch has; a frozen encoder has seen them already."""
-    splits = read_splits(settings)
+    splits = settings.read()
     known = {character for line in splits.train for character in str(line.text)}
     lines = [line for line in splits.validation if set(str(line.text)) <= known]
     chosen = evenly(lines, settings.batch_size)

@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fada.common.files import write_json, write_text
+from fada.data.splits import LineSources, Splits
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch, Search, Stored
 from fada.decoding.weights import Weights
@@ -45,16 +46,13 @@ from fada.experiments.record import (
     load_seeds,
 )
 from fada.experiments.scoring import BASE, CLUSTER, DRAWS, Texts, examples, fingerprint, rates, scored
-from fada.experiments.study import train_all
 from fada.runs.run import Run
 from fada.targets.figures import analyze
 from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
+from fada.training.train import train_all
 from fada.tuning.grid import refuse_overlap
 from fada.tuning.rivals import BEAM, compare_rivals
-
-if TYPE_CHECKING:
-    from fada.training.lines import Splits
 
 DECODINGS = "decodings"
 OUR_LAM = 0.5
@@ -100,11 +98,9 @@ class Trained:
         return self.run.folder.name
 
     @cached_property
-    def splits(self) -> "Splits":
+    def splits(self) -> Splits:
         """The lines that the run was trained and tested on."""
-        from fada.training.train import TrainSettings, read_splits
-
-        return read_splits(TrainSettings.of({**self.settings, "out": self.run.folder}))
+        return LineSources.of_run(self.settings, self.run.folder).read()
 
     @cached_property
     def texts(self) -> dict[str, list[str]]:

@@ -6,23 +6,20 @@ where it stopped.
 
 import json
 import logging
-import multiprocessing
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json
-from fada.common.say import is_shown, show_records
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import decode_emissions
 from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import SCORE_COLUMNS, Systems, SystemsEvaluation, evaluate_systems
-from fada.runs.run import Run, load_run
+from fada.runs.run import Run
 from fada.targets.target_set import TargetSet
 from fada.text.characters import natural_key
 from fada.tuning.grid import Grid, tune
@@ -94,12 +91,14 @@ def run_study(
     Args:
         data: sources with train, validation and test lines, as ``fada train`` takes them.
         out: folder of the study.
-        settings: of both trainings (:class:`fada.training.train.TrainSettings`).
+        settings: of both trainings (:class:`fada.training.settings.TrainSettings`).
         aligned: what the second training changes, such as ``{"lam": 0.5}``; the first has λ = 1.
         jobs: trainings at a time, with one thread each if more than one.
         grid: weights of guided decoding to try on the validation lines.
         title: of the report.
     """
+    from fada.training.train import train_all
+
     out = Path(out)
     shared = {**settings, "data": [str(source) for source in data]}
     if jobs > 1:
@@ -202,37 +201,6 @@ QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
 
 def _say(text: str) -> None:
     log.info(text, extra={"style": "bold"})
-
-
-def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
-    """Run the trainings that are not finished, several at a time."""
-    from fada.training.train import TrainSettings, refuse_other_settings
-
-    todo = {}
-    for name, values in settings.items():
-        run = Run(Path(values["out"]))
-        if run.finished:
-            refuse_other_settings(TrainSettings.of(values, name), run)
-        else:
-            todo[name] = values
-    if todo:
-        _say(f"training {' and '.join(todo)} (λ = {', '.join(str(values['lam']) for values in todo.values())})")
-    if jobs > 1 and len(todo) > 1:
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=show_records if is_shown() else None) as pool:
-            for training in [pool.submit(_train, name, dict(values)) for name, values in todo.items()]:
-                training.result()
-    else:
-        for name, values in todo.items():
-            _train(name, dict(values))
-    return {name: load_run(values["out"]) for name, values in settings.items()}
-
-
-def _train(name: str, values: dict[str, Any]) -> None:
-    from fada.training.train import TrainSettings, train
-
-    resume = (Path(values["out"]) / "config.json").exists()
-    train(TrainSettings.of({**values, "resume": resume}, name))
 
 
 def _tuned(run: Run, grid: Grid) -> Tuned:

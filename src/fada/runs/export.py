@@ -12,6 +12,7 @@ import numpy as np
 
 from fada._version import __version__
 from fada.common.files import write_text
+from fada.data.splits import LineSources
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
@@ -20,7 +21,6 @@ from fada.evaluation.edits import score_lines
 from fada.evaluation.table import markdown_table
 from fada.runs.run import Run, load_run
 from fada.text.characters import natural_key
-from fada.training.train import read_splits, settings_of
 from fada.tuning.grid import LANGUAGE, PRIOR, Trials, descend, refuse_overlap, with_domain_lm
 from fada.tuning.tuned import Tuned
 
@@ -92,7 +92,7 @@ def export(
 
 
 def _tuned_decoder(run: Run, data: str | None, order: int, beam: int) -> Decoder:
-    texts = read_splits(settings_of(run, None if data is None else [data])).training_texts()
+    texts = LineSources.of_run(run.config["settings"], run.folder, data).read().training_texts()
     knowledge = Knowledge.from_texts(texts, run.targets, order=order, smoothing="kneser-ney")
     validation = run.emissions("validation")
     refuse_overlap(validation, run.emissions("test"))

@@ -85,6 +85,10 @@ class TargetSet(Mapping[str, CharDistribution]):
         """The distribution of `domain`, or `default`."""
         return self._domains.get(domain, default)
 
+    def of(self, domain: str | None) -> CharDistribution:
+        """The distribution of `domain`; for none or an unknown one, that of all domains together."""
+        return self.get(domain or "") or self.overall
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TargetSet):
             return NotImplemented

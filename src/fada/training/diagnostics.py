@@ -6,41 +6,19 @@ compared whatever the network: their norms say how strong each pull is, their co
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from fada.alignment import NAMES, named, pull
 from fada.data.line import Line
+from fada.data.splits import evenly
+from fada.models.recognizer import CTCRecognizer, Recognizer
 from fada.runs.run import load_run
-
-if TYPE_CHECKING:
-    from fada.models.recognizer import Recognizer
+from fada.training.lines import LineDataset
+from fada.training.settings import settings_of
 
 DISTANCES = ("sorted_w2", "aligned_w2")
-NAMES = ("task_loss", "alignment", "task_gradient", "alignment_gradient", "cosine")
-"""What is measured: both terms (the alignment without scale), their gradient norms at the output, their cosine."""
-
-
-def pull(task_loss: Tensor, alignment: Tensor, outputs: Tensor, scale: float = 1.0) -> Tensor:
-    """(5,) float32, in the order of :data:`NAMES`; the graph of both terms is kept.
-
-    Args:
-        task_loss, alignment: scalars, means over the lines of the batch; `alignment` includes `scale`.
-        outputs: (batch, time, classes), what both were computed from.
-    """
-    task, align = (torch.autograd.grad(term, outputs, retain_graph=True)[0].float() for term in (task_loss, alignment))
-    norms = task.norm(), align.norm()
-    cosine = (task * align).sum() / (norms[0] * norms[1]).clamp_min(torch.finfo(torch.float32).tiny)
-    scale = scale or 1.0
-    terms = task_loss.detach().float(), alignment.detach().float() / scale, norms[0], norms[1] / scale, cosine
-    return torch.stack([term.to(outputs.device) for term in terms])
-
-
-def named(sums: Sequence[float], batches: float) -> dict[str, float]:
-    """Means with their names, from sums over batches."""
-    return {**{name: float(total) / batches for name, total in zip(NAMES, sums, strict=True)}, "batches": int(batches)}
 
 
 def alignment_diagnostics(
@@ -64,13 +42,10 @@ def alignment_diagnostics(
         :data:`NAMES` with ``pull_at_half``, the ratio of alignment to task gradient: what λ = 0.5 at scale 1 weighs
         against each other. A scale of its inverse makes both pull equally hard.
     """
-    from fada.training.lines import LineDataset, evenly
-    from fada.training.train import read_splits, settings_of
-
     run = load_run(run_folder)
     settings = settings_of(run, data)
     recognizer = run.recognizer
-    chosen = evenly([line for line in read_splits(settings).validation if _can_write(recognizer, line)], lines)
+    chosen = evenly([line for line in settings.read().validation if _can_write(recognizer, line)], lines)
     recognizer.model.eval()
     dataset = LineDataset(recognizer, chosen, run.targets.domains)
     losses = {
@@ -98,8 +73,6 @@ def alignment_diagnostics(
     }
 
 
-def _can_write(recognizer: "Recognizer", line: Line) -> bool:
+def _can_write(recognizer: Recognizer, line: Line) -> bool:
     """Whether the model has a class for every character of the line; without, there is no task loss."""
-    from fada.models.recognizer import CTCRecognizer
-
     return not isinstance(recognizer, CTCRecognizer) or set(str(line.text)) <= set(recognizer.symbols)

@@ -1,9 +1,8 @@
 """Lines on their way into training: splits, a cache of prepared arrays, batches of similar width."""
 
-import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +14,13 @@ from torch.utils.data import Dataset, Sampler
 from fada.common.say import track
 from fada.data.augment import Augment
 from fada.data.line import Line
-from fada.data.source import SPLIT_NAMES
+from fada.data.splits import Splits
 from fada.errors import FadaError
 from fada.models.recognizer import Recognizer
 from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, encoded
+from fada.training.settings import TrainSettings
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The lines to learn from, to choose the best epoch on, and to report on."""
-
-    train: list[Line]
-    validation: list[Line]
-    test: list[Line]
-    licence: str | None = None
-    citation: str | None = None
-
-    def domains(self) -> tuple[str, ...]:
-        """Domains of the training lines, sorted."""
-        return tuple(sorted({str(line.domain) for line in self.train}))
-
-    def training_texts(self) -> dict[str, list[str]]:
-        """The training text of every domain."""
-        texts: dict[str, list[str]] = {domain: [] for domain in self.domains()}
-        for line in self.train:
-            texts[str(line.domain)].append(str(line.text))
-        return texts
-
-
-def split_lines(lines: Iterable[Line], validation_share: float, seed: int) -> dict[str, list[Line]]:
-    """Sort lines into train, validation and test by their `split`; hold some out if nothing is there to validate on.
-
-    A line is held out by a hash of its id and the seed, so that adding lines moves no other line.
-    """
-    parts: dict[str, list[Line]] = {"train": [], "validation": [], "test": []}
-    for line in lines:
-        name = (line.split or "train").lower()
-        if name not in SPLIT_NAMES:
-            raise FadaError(f"{line.source}: split {name!r}, expected one of {', '.join(SPLIT_NAMES)}.")
-        parts[SPLIT_NAMES[name]].append(line)
-    if not parts["validation"]:
-        kept: list[Line] = []
-        for line in parts["train"]:
-            digest = hashlib.sha256(f"{seed}\0{line.id}".encode()).digest()
-            held_out = int.from_bytes(digest[:8], "big") / 2**64 < validation_share
-            (parts["validation"] if held_out else kept).append(line)
-        if not parts["validation"] and len(kept) > 1:
-            parts["validation"].append(kept.pop())
-        parts["train"] = kept
-    return parts
-
-
-def evenly(lines: Sequence[Line], count: int) -> list[Line]:
-    """At most `count` of the lines, evenly spaced."""
-    if count >= len(lines):
-        return list(lines)
-    return [lines[i] for i in np.linspace(0, len(lines) - 1, count).round().astype(int)]
 
 
 def check_lines(splits: Splits) -> None:
@@ -83,26 +31,27 @@ def check_lines(splits: Splits) -> None:
         raise FadaError(
             f"{len(splits.train)} training lines and none to choose the best epoch on. Add lines, or give --validation."
         )
-    missing = [line for line in splits.train if not line.domain]
-    if len(missing) == len(splits.train):
+    missing = sum(not line.domain for line in splits.train)
+    if missing == len(splits.train):
         log.info("no line has a domain (--domain-column, --domain-from): all of them count as one")
-    elif missing:
+
+
+def tell_pooled(splits: Splits, known: Sequence[str], settings: TrainSettings) -> None:
+    """Say which lines have no target of their own and are aligned to that of all domains together.
+
+    With domain tokens (TR-TT) every training line needs a known domain; at λ = 1 no target is needed.
+    """
+    lines = [*splits.train, *splits.validation, *splits.test]
+    unknown = Counter(line.domain or "" for line in lines if line.domain not in known)
+    if not unknown or (settings.lam == 1 and settings.tagging == "none") or not any(line.domain for line in lines):
+        return
+    shown = ", ".join(f"{domain or 'no domain'}: {number} lines" for domain, number in sorted(unknown.items())[:5])
+    if settings.tagging != "none":
         raise FadaError(
-            f"{missing[0].source or missing[0].id}: no domain, while other lines have one "
-            f"({len(missing)} of {len(splits.train)} training lines lack it). Fill the column, or drop the lines."
+            f"tagging is {settings.tagging!r}, which needs lines of known domains ({', '.join(sorted(known))}), but "
+            f"found {shown}. Leave these lines out, or train without tagging."
         )
-
-
-def check_domains(splits: Splits, known: Sequence[str]) -> None:
-    """Refuse lines of a domain whose character frequencies nothing tells; `known` are the domains with a target."""
-    for name, lines in (("training", splits.train), ("validation", splits.validation), ("test", splits.test)):
-        unknown = sorted({str(line.domain) for line in lines} - set(known))
-        if unknown:
-            raise FadaError(
-                f"the domain {unknown[0]!r} occurs in the {name} lines but has no target: nothing tells its character "
-                f"frequencies (known, from the training lines or the target file: {', '.join(sorted(known))}). "
-                "Give a target file that has it (--targets), or leave these lines out."
-            )
+    log.warning("no target of their own, aligned to that of all domains together: %s", shown)
 
 
 class LineDataset(Dataset[dict[str, Any]]):
@@ -113,7 +62,7 @@ class LineDataset(Dataset[dict[str, Any]]):
     Args:
         recognizer: prepares and encodes.
         lines: with text.
-        domains: names, in the order of their indices.
+        domains: names, in the order of their indices; a line of any other domain has the index after the last.
         augment: None for validation and test.
         cache_bytes: prepared arrays kept in memory; the rest is prepared anew each time.
     """
@@ -159,7 +108,8 @@ class LineDataset(Dataset[dict[str, Any]]):
             array = self.recognizer.augmented(array, self.augment, self.epoch, index)
         line = self.lines[index]
         labels = self.recognizer.encode(str(line.text), line.domain)
-        return {"array": array, "labels": labels, "domain": self._domain_index[str(line.domain)]}
+        domain = self._domain_index.get(line.domain or "", len(self._domain_index))
+        return {"array": array, "labels": labels, "domain": domain}
 
     def array(self, index: int) -> np.ndarray:
         """The prepared line, from memory if it is there."""
