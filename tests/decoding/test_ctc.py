@@ -1,12 +1,13 @@
 """The compiled search against a dictionary beam with brute-force scores, and against all paths."""
 
-import dataclasses
+import gc
 import itertools
 import math
 import os
 import pickle
 import signal
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fada.decoding.ctc import CTCBeamDecoder, Hypothesis
+from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.guidance import Constraint, Guidance
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels import ctc as kernel
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
@@ -365,24 +367,26 @@ def test_a_forked_process_has_helpers_of_its_own() -> None:
     assert ended == (child, 0)
 
 
-def test_fields_left_for_later_are_those_of_a_hypothesis_made_at_once() -> None:
+def test_a_hypothesis_is_plain_and_outlives_its_batch() -> None:
     rng = np.random.default_rng(21)
     target = CharDistribution.from_texts(["abca"])
     decoder = CTCBeamDecoder(["", "a", "bc"], target=target, lam=1.0)
     lines = [random_log_probs(rng, 12, 3) for _ in range(3)]
-    for (best, second), again in zip(decoder.decode_batch(lines, nbest=2), decoder.decode_batch(lines), strict=True):
-        assert hash(best) == hash(again[0])
-        at_once = Hypothesis(best.text, best.score, best.log_prob, best.distance, best.lm_log_prob, best.labels)
-        assert at_once == best != second
-        assert repr(at_once) == repr(best)
-        assert dataclasses.replace(best, score=0.0).char_frames == best.char_frames
-        copy = pickle.loads(pickle.dumps(again[0]))
+    freed = [weakref.ref(line) for line in lines]
+    kept = decoder.decode_batch(lines, nbest=2, alignment=True)
+    for (best, second), again in zip(kept, decoder.decode_batch(lines), strict=True):
+        assert best._replace(alignment=None) == again[0] != second
+        assert hash(best._replace(alignment=None)) == hash(again[0])
+        copy = pickle.loads(pickle.dumps(best))
         assert copy == best
-        assert (copy.char_frames, copy.char_confidences) == (best.char_frames, best.char_confidences)
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        assert copy.char_frames == best.char_frames
+        with pytest.raises(AttributeError):
             best.text = "other"  # type: ignore[misc]
-        with pytest.raises(AttributeError, match="no attribute 'lables'"):
-            best.lables  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(FadaError, match="alignment=True"):
+            again[0].char_frames  # noqa: B018
+    lines.clear()
+    gc.collect()
+    assert [line() for line in freed] == [None] * 3
 
 
 def test_texts_of_any_code_points_come_out_whole() -> None:
@@ -400,8 +404,8 @@ def test_texts_of_any_code_points_come_out_whole() -> None:
 def test_lines_that_need_another_round_are_finished_among_those_that_do_not(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fada.decoding.ctc._LINES_PER_CALL", 2)
-    monkeypatch.setattr("fada.decoding.ctc._DEPTH", 2)
+    monkeypatch.setattr("fada.decoding.batch._LINES_PER_CALL", 2)
+    monkeypatch.setattr("fada.decoding.batch._DEPTH", 2)
     monkeypatch.setattr("fada.decoding.steps._PREPARED_STEPS", 0)
     rng = np.random.default_rng(22)
     symbols = ["", "e", "\u0301", "\u0323", "a"]
@@ -441,7 +445,7 @@ def test_forbidden_and_allowed_hold_inside_the_beam() -> None:
 def test_constraints_that_leave_no_path_give_an_impossible_empty_text() -> None:
     with np.errstate(divide="ignore"):
         log_probs = np.log([[0.0, 1.0], [0.5, 0.5]])
-    (nothing,) = CTCBeamDecoder(["", "a"], forbidden="a").decode(log_probs, nbest=3)
+    (nothing,) = CTCBeamDecoder(["", "a"], forbidden="a").decode(log_probs, nbest=3, alignment=True)
     assert (nothing.text, nothing.log_prob, nothing.score) == ("", -math.inf, -math.inf)
     assert nothing.char_frames == nothing.char_confidences == ()
 
@@ -452,23 +456,19 @@ def test_frames_and_confidences_follow_the_text() -> None:
         p[t, c] = 1
     p[2, 1] = 0.6
     p /= p.sum(axis=1, keepdims=True)
-    best = CTCBeamDecoder(["", "a", "bc", ""]).decode(np.log(p))[0]
+    best = CTCBeamDecoder(["", "a", "bc", ""]).decode(np.log(p), alignment=True)[0]
     assert best.text == "abc"
     assert best.labels == (1, 2, 3)
     assert best.label_frames == ((1, 3), (4, 5), (5, 6))
     assert best.char_frames == ((1, 3), (4, 5), (4, 5))
     assert best.char_confidences == pytest.approx([p[1, 1], p[4, 2], p[4, 2]])
-    copy = pickle.loads(pickle.dumps(best))
-    assert copy == best
-    assert copy.char_frames == best.char_frames
-    assert copy._emissions is None
 
 
 def test_alignment_is_the_most_probable_path() -> None:
     rng = np.random.default_rng(9)
     for _ in range(20):
         log_probs = random_log_probs(rng, 6, 3)
-        best = CTCBeamDecoder(["", "a", "b"]).decode(log_probs)[0]
+        best = CTCBeamDecoder(["", "a", "b"]).decode(log_probs, alignment=True)[0]
         candidates = [
             (sum(log_probs[t, c] for t, c in enumerate(path)), path)
             for path in itertools.product(range(3), repeat=6)
@@ -483,7 +483,7 @@ def test_alignment_is_the_most_probable_path() -> None:
 
 def test_greedy_is_the_best_path() -> None:
     log_probs = np.log(np.array([[0.1, 0.8, 0.1], [0.1, 0.8, 0.1], [0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]))
-    best = CTCBeamDecoder(["", "a", "b"]).greedy(log_probs)
+    best = CTCBeamDecoder(["", "a", "b"]).greedy(log_probs, alignment=True)
     assert best.text == "aab"
     assert best.log_prob == pytest.approx(5 * math.log(0.8))
     assert best.char_frames == ((0, 2), (3, 4), (4, 5))
@@ -588,7 +588,7 @@ def test_counts_beyond_the_prepared_depth_are_made_room_for(monkeypatch: pytest.
     p = np.tile([[0.05, 0.95], [0.95, 0.05]], (40, 1))
     target = CharDistribution.from_texts(["ab"])
     expected = CTCBeamDecoder(["", "a"], target=target, lam=0.9).decode(np.log(p))[0]
-    monkeypatch.setattr("fada.decoding.ctc._DEPTH", 3)
+    monkeypatch.setattr("fada.decoding.batch._DEPTH", 3)
     best = CTCBeamDecoder(["", "a"], target=target, lam=0.9).decode(np.log(p))[0]
     assert best == expected
     assert len(best.text) > 30
@@ -660,7 +660,7 @@ def test_whatever_comes_in_the_score_of_what_comes_out_is_its_definition(
         return
     if len(log_probs) and log_probs.min() >= 0:
         log_probs = log_probs - 1  # could be mistaken for probabilities
-    found = decoder.decode(log_probs, nbest=beam)
+    found = decoder.decode(log_probs, nbest=beam, alignment=True)
     guidance = Guidance(target, lam, distance, 3.0).covering(decoder._steps_for(normalizer).characters)
     assert len({h.labels for h in found}) == len(found)
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)

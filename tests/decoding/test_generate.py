@@ -129,8 +129,8 @@ def test_llama_scores_are_eq2_of_the_decoded_text_in_padded_batches(kind, langua
     for prompt, hypotheses in zip(prompts, found, strict=True):
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for h in hypotheses:
-            log_prob = causal_log_prob(model, tokenizer(prompt)["input_ids"], h.tokens)
-            decoded = tokenizer.decode([t for t in h.tokens if t < len(tokenizer)], skip_special_tokens=True)
+            log_prob = causal_log_prob(model, tokenizer(prompt)["input_ids"], h.labels)
+            decoded = tokenizer.decode([t for t in h.labels if t < len(tokenizer)], skip_special_tokens=True)
             assert decoded.lstrip(" ").rstrip("\ufffd") == h.text.rstrip("\ufffd") or kind == "byte fallback"
             assert h.log_prob == pytest.approx(log_prob, abs=1e-3)
             assert h.distance == pytest.approx(guidance.distance_of(h.text), abs=1e-9)
@@ -149,7 +149,7 @@ def test_trocr_scores_are_eq2_with_one_target_for_each_image(kind, language, num
     found = guided_generate(model, images, targets, 0.5, num_beams, tokenizer=tokenizer, **options)
     table = TokenTable.from_tokenizer(tokenizer)
     for image, target, (h,) in zip(images, targets, found, strict=True):
-        log_prob = decoder_log_prob(model, [1], h.tokens, pixel_values=image[None])
+        log_prob = decoder_log_prob(model, [1], h.labels, pixel_values=image[None])
         assert h.score == pytest.approx(eq2(target, table, 0.5, "aligned_w2", 30.0).score(log_prob, h.text), abs=1e-4)
 
 
@@ -163,7 +163,7 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
     guidance = eq2(target, TokenTable.from_tokenizer(tokenizer), 0.5, "sorted_w2", 20.0)
     start = [len(tokenizer), len(tokenizer) + 4]  # start of transcript, no time stamps
     for item, (h,) in zip(features, found, strict=True):
-        log_prob = decoder_log_prob(model, start, h.tokens, input_features=item[None])
+        log_prob = decoder_log_prob(model, start, h.labels, input_features=item[None])
         assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
 
 
@@ -181,9 +181,9 @@ def test_whisper_windows_of_long_recordings_are_guided_one_by_one(num_beams):
     guidance = eq2(target, table, 0.5, "sorted_w2", 20.0)
     assert len(windows) > 1
     first = windows[0]
-    log_prob = decoder_log_prob(model, [len(tokenizer)], first.tokens, input_features=features[:, :, :3000])
+    log_prob = decoder_log_prob(model, [len(tokenizer)], first.labels, input_features=features[:, :, :3000])
     # Time-stamp rules only rule tokens out, so that the sum stays that of the model's log-probabilities.
-    assert first.score == pytest.approx(guidance.score(log_prob, table.decode(first.tokens).lstrip(" ")), abs=1e-4)
+    assert first.score == pytest.approx(guidance.score(log_prob, table.decode(first.labels).lstrip(" ")), abs=1e-4)
     for window in windows:
         assert window.score == pytest.approx(0.5 * window.log_prob - 10 * window.distance, abs=1e-4)
 
@@ -202,7 +202,7 @@ def test_a_wide_beam_finds_the_best_of_all_texts(distance):
     sequences = [(*body, 2) for n in range(4) for body in itertools.product(others, repeat=n)]
     sequences += list(itertools.product(others, repeat=4))
     scores = {s: guidance.score(causal_log_prob(model, [3], s), table.decode(s).lstrip(" ")) for s in sequences}
-    assert scores[best.tokens] == pytest.approx(max(scores.values()), abs=1e-5)
+    assert scores[best.labels] == pytest.approx(max(scores.values()), abs=1e-5)
     assert best.score == pytest.approx(max(scores.values()), abs=1e-4)
 
 
@@ -260,7 +260,7 @@ def test_forbidden_characters_never_appear_whatever_the_search(kind, sample):
     )
     for prompt, (h,) in zip(["Μῆ", "ἣ μ"] * 4, found, strict=True):
         assert h.text
-        log_prob = causal_log_prob(model, tokenizer(prompt)["input_ids"], h.tokens)
+        log_prob = causal_log_prob(model, tokenizer(prompt)["input_ids"], h.labels)
         assert h.log_prob == pytest.approx(log_prob, abs=1e-2)  # of the model without the mask
         assert not set(forbidden) & set(target.normalizer(h.text))
 
@@ -315,7 +315,7 @@ def test_sampling_follows_the_guided_distribution():
         ]
     )
     want = np.exp(weights) / np.exp(weights).sum()
-    drawn = np.bincount([h.tokens[0] for h in found], minlength=len(table)) / len(found)
+    drawn = np.bincount([h.labels[0] for h in found], minlength=len(table)) / len(found)
     np.testing.assert_allclose(drawn, want, atol=0.03)
 
 

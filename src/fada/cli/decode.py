@@ -11,7 +11,7 @@ import typer
 from fada.cli.output import echo
 
 if TYPE_CHECKING:
-    from fada.decoding.ctc import Hypothesis
+    from fada.decoding.hypothesis import Hypothesis
 
 _COLUMNS = ("id", "domain", "rank", "text", "score", "log_prob", "distance")
 
@@ -86,7 +86,7 @@ def decode(
         threads=threads,
     )
     chosen = None if target_set is None else [target_set[str(name)] for name in names]
-    found = decoder.decode_batch(data.log_probs, targets=chosen, nbest=nbest)
+    found = decoder.decode_batch(data.log_probs, targets=chosen, nbest=nbest, alignment=alignment)
     rows = _rows(data.ids, names, found, alignment)
     if out is None:
         _print_tsv(rows)

@@ -22,6 +22,7 @@ import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from fada.decoding.guidance import Guidance, check_weight
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.generate import guide_rows
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -35,27 +36,6 @@ if TYPE_CHECKING:
 _REPLACEMENT = "\ufffd"
 _ANY_COMPOSED = "\U0010ffff"
 """Stands for the characters that combining marks may compose to and that no token holds: never in an alphabet."""
-
-
-@dataclass(frozen=True)
-class GuidedText:
-    """One generated text with the parts of its score.
-
-    ``score == lam * log_prob - (1 - lam) * scale * distance`` (with a warm-up, the distance times L / (L + warmup)).
-
-    Attributes:
-        text: the generated text, without prompt, special tokens, leading spaces and an incomplete last character.
-        score: Eq. 2.
-        log_prob: the sum of the model's log-probabilities of the generated tokens, the end token included.
-        distance: distance of the text's characters from the target.
-        tokens: the ids of the generated tokens, padding removed.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-    distance: float
-    tokens: tuple[int, ...]
 
 
 class Vocabulary:
@@ -573,7 +553,7 @@ def guided_generate(
     logits_processor: Iterable[LogitsProcessor] = (),
     stopwatch: Stopwatch | None = None,
     **generation: Any,
-) -> list[list[GuidedText]]:
+) -> list[list[Hypothesis]]:
     """Generate with Eq. 2 as the score, every option of `generate` set so that it is exact.
 
     Args:
@@ -591,8 +571,9 @@ def guided_generate(
         generation: further options of `generate`, such as ``max_new_tokens`` or ``do_sample``.
 
     Returns:
-        For each input its hypotheses, best first. For long recordings (Whisper) the list holds the windows in order,
-        each with its own score.
+        For each input its hypotheses, best first: the text without prompt, special tokens, leading spaces and an
+        incomplete last character (with a warm-up, the score has the distance times L / (L + warmup)). For long
+        recordings (Whisper) the list holds the windows in order, each with its own score.
     """
     _check_options(lam, num_beams, nbest, generation)
     table = token_table(tokenizer)
@@ -716,21 +697,21 @@ def _generated(sequence: Sequence[int], end_tokens: Sequence[int]) -> tuple[int,
 
 def _scored(
     tokens: tuple[int, ...], guide: GuidedLogitsProcessor, item: int, beam_score: Any, logits: Any
-) -> GuidedText:
+) -> Hypothesis:
     text, _ = guide.vocabulary.text_of(guide.vocabulary.table.join(tokens))
     guidance = guide.guidance_of(item)
     distance, penalty = guidance.distance_of(text), guide.penalty(text, item)
     if beam_score is not None:
         score = float(beam_score)
-        return GuidedText(text, score, (score + penalty) / guidance.lam, distance, tokens)
+        return Hypothesis(text, score, (score + penalty) / guidance.lam, distance, labels=tokens)
     steps = zip(tokens, logits, strict=False)
     log_prob = sum(float(torch.log_softmax(step.float(), -1)[token]) for token, step in steps)
-    return GuidedText(text, guidance.lam * log_prob - penalty, log_prob, distance, tokens)
+    return Hypothesis(text, guidance.lam * log_prob - penalty, log_prob, distance, labels=tokens)
 
 
 def _hypotheses(
     output: Any, begin: int, guide: GuidedLogitsProcessor, nbest: int, end_tokens: Sequence[int]
-) -> list[list[GuidedText]]:
+) -> list[list[Hypothesis]]:
     beam_scores = getattr(output, "sequences_scores", None)
     found = []
     for i, sequence in enumerate(output.sequences.tolist()):
@@ -743,7 +724,7 @@ def _hypotheses(
 
 def _windows(
     segments: Sequence[Mapping[str, Any]], guide: GuidedLogitsProcessor, item: int, end_tokens: Sequence[int]
-) -> list[GuidedText]:
+) -> list[Hypothesis]:
     """One entry for each window of a long recording: the text that Whisper keeps of it, and the window's score."""
     windows: dict[int, list[Mapping[str, Any]]] = {}
     for segment in segments:
@@ -756,5 +737,5 @@ def _windows(
         whole = _scored(tokens, guide, item, result.get("sequences_scores"), result.get("logits"))
         kept_tokens = [token for segment in kept for token in segment["tokens"].tolist()]
         text, _ = guide.vocabulary.text_of(guide.vocabulary.table.join(kept_tokens))
-        found.append(replace(whole, text=text))
+        found.append(whole._replace(text=text))
     return found

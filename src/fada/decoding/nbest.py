@@ -9,7 +9,7 @@ Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from rapidfuzz.distance import Levenshtein
 from fada.common.files import replacing
 from fada.common.tables import read_columns
 from fada.decoding.guidance import Guidance
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import prior_weights
 from fada.decoding.search import EVERY_TERM, Kind, Search
@@ -25,9 +26,6 @@ from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER
-
-if TYPE_CHECKING:
-    from fada.decoding.ctc import Hypothesis
 
 PathLike = str | os.PathLike[str]
 
@@ -125,10 +123,8 @@ class Rescorer(Search):
             yield "\0".join(texts).encode("utf-8", "surrogatepass")
         yield self._log_probs.tobytes()
 
-    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+    def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line; ties go to the one that stands first."""
-        from fada.decoding.ctc import Hypothesis
-
         self.check(weights)
         nothing = np.zeros_like(self._log_probs)
         distance = self._term(weights.distance, self._distance) if weights.guided else None

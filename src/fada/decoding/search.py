@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from fada.common.files import write_json
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 
 if TYPE_CHECKING:
-    from fada.decoding.ctc import CTCBeamDecoder, Hypothesis
+    from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions
     from fada.decoding.lm import CharNgram
 
@@ -48,8 +49,8 @@ class Search(Protocol):
     domains: list[str | None]
 
     @abstractmethod
-    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
-        """The best hypothesis of every line."""
+    def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
+        """The best hypothesis of every line; with `alignment`, frames and confidences where there are any."""
 
     @abstractmethod
     def recognized(self) -> Iterator[bytes]:
@@ -113,7 +114,7 @@ class BeamSearch(Search):
         self._targets = {domain: knowledge.target_of(domain) for domain in set(self.domains)}
         self._decoder = knowledge.decoder(emissions.symbols, emissions.blank).replace(threads=threads)
 
-    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+    def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line."""
         self.check(weights)
         needs_target = weights.guided or bool(weights.prior_weight)
@@ -122,6 +123,7 @@ class BeamSearch(Search):
             self.emissions.log_probs,
             targets=[self._targets[domain] for domain in self.domains] if needs_target else None,
             lms=[self.knowledge.lm_of(weights.lm, d) for d in self.domains] if weights.lm != "none" else None,
+            alignment=alignment,
         )
         return [nbest[0] for nbest in found]
 
@@ -148,10 +150,8 @@ class Stored(Search):
         self.ids, self.references, self.domains = search.ids, search.references, search.domains
         self._known: str | None = None
 
-    def hypotheses(self, weights: Weights) -> "list[Hypothesis]":
+    def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line, without the frames it was read from."""
-        from fada.decoding.ctc import Hypothesis
-
         self.check(weights)
         weights = weights.change()
         knowing = "" if weights == Weights(beam=weights.beam) else self.knowledge.fingerprint()
@@ -192,6 +192,6 @@ class Stored(Search):
 
 def decode_emissions(
     emissions: "Emissions", weights: Weights, knowledge: Knowledge, threads: int | None = None
-) -> "list[Hypothesis]":
+) -> list[Hypothesis]:
     """The best hypothesis of every line, each line with the target and language model of its domain."""
     return BeamSearch(emissions, knowledge, threads).hypotheses(weights)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.hypothesis import Hypothesis
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 
@@ -90,12 +91,12 @@ def decoder(
         # A model may have more classes than its codec has labels; kraken drops them too.
         with np.errstate(divide="ignore"):
             lines = [np.log(p[: len(symbols), :n].T) for p, n in zip(probabilities, frames, strict=True)]
-        return [_labelling(nbest[0]) for nbest in search.decode_batch(lines)] if lines else []
+        return [_labelling(nbest[0]) for nbest in search.decode_batch(lines, alignment=True)] if lines else []
 
     return decode
 
 
-def _labelling(hypothesis: Any) -> Labelling:
+def _labelling(hypothesis: Hypothesis) -> Labelling:
     parts = zip(hypothesis.labels, hypothesis.label_frames, hypothesis.label_confidences, strict=True)
     return [(label, start, end - 1, confidence) for label, (start, end), confidence in parts]
 

@@ -344,9 +344,9 @@ def _read_batches(
 def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
     search = recognizer.search([replace(line, text=None) for line in batch], knowledge, batch_size=len(batch))
     rows = []
-    for line, best in zip(batch, search.hypotheses(weights), strict=True):
+    for line, best in zip(batch, search.hypotheses(weights, alignment=True), strict=True):
         row: Row = {"id": line.id, "text": best.text}
-        if confidences := [round(c, 4) for c in best.char_confidences]:
+        if best.alignment and (confidences := [round(c, 4) for c in best.char_confidences]):
             row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}
         rows.append({**row, "log_prob": best.log_prob, "distance": best.distance, "score": best.score})
     return rows

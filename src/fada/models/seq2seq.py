@@ -19,7 +19,7 @@ from fada.alignment import AlignmentLoss
 from fada.common.files import replacing
 from fada.common.say import track
 from fada.data.line import Line
-from fada.decoding.ctc import Hypothesis
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Kind, Search
 from fada.decoding.weights import Weights
@@ -304,7 +304,7 @@ class Generation(Search):
         self.references = texts if len(texts) == len(self._lines) else None
         self.domains = [line.domain for line in self._lines]
 
-    def hypotheses(self, weights: Weights) -> list[Hypothesis]:
+    def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line; lines of similar length are written together."""
         self.check(weights)
         order = np.argsort([-len(line.text or "") for line in self._lines], kind="stable").tolist()

@@ -17,6 +17,7 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 from fada.decoding.guidance import ALIGNED_W2, SORTED_W2, counted_distance, w2_value
+from fada.decoding.kernels.heap import push, sift_down, worse
 from fada.decoding.lm import Automaton, automaton_step
 
 NO_CHARACTER, GENERAL = -1, -2
@@ -125,19 +126,6 @@ class Results(NamedTuple):
     """(lines,) int64 above 0 as soon as all the above can be read by other threads."""
 
 
-class Spelling(NamedTuple):
-    """The hypotheses of a batch, one after the other."""
-
-    labels: np.ndarray
-    """(all labels,) int32."""
-    label_ends: np.ndarray
-    """(lines, nbest) int64 where each hypothesis ends in `labels`."""
-    codes: np.ndarray
-    """(all code points,) uint32."""
-    code_ends: np.ndarray
-    """(lines, nbest) int64 where each hypothesis ends in `codes`."""
-
-
 class Queue(NamedTuple):
     """Lines to be decoded, from which all threads take the next one."""
 
@@ -186,10 +174,6 @@ def _pointer_to(element: types.Type) -> Any:
 
 _float32_at = _pointer_to(types.float32)
 _float64_at = _pointer_to(types.float64)
-_address_at = _pointer_to(types.int64)
-_HEADER = object.__basicsize__
-_LOW_HALF = 0xFFFFFFFF
-_READABLE = 0x0501  # C-contiguous, aligned, writeable
 
 
 def _atomic_addition(typing_context: Any, counter: Any) -> Any:
@@ -205,6 +189,12 @@ def _atomic_addition(typing_context: Any, counter: Any) -> Any:
 _count_up: Any = intrinsic(_atomic_addition)
 
 
+@njit(cache=True)
+def address_of(rows: np.ndarray) -> int:
+    """Where the data of an array lie; in Python this would take several times as long."""
+    return rows.ctypes.data
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _contributions(
     rows: np.ndarray, t: int, lam: float, ceiling: np.ndarray, threshold: float, gain: np.ndarray
@@ -216,44 +206,6 @@ def _contributions(
         gain[c] = x
         count += x >= threshold
     return count
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _worse(score: float, key: int, other_score: float, other_key: int) -> bool:
-    return score < other_score or (score == other_score and key > other_key)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _sift_down(scores: np.ndarray, keys: np.ndarray, at: int, size: int) -> None:
-    score = scores[at]
-    key = keys[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and _worse(scores[child + 1], keys[child + 1], scores[child], keys[child]):
-            child += 1
-        if not _worse(scores[child], keys[child], score, key):
-            break
-        scores[at] = scores[child]
-        keys[at] = keys[child]
-        at = child
-    scores[at] = score
-    keys[at] = key
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _push(scores: np.ndarray, keys: np.ndarray, size: int, score: float, key: int) -> None:
-    at = size
-    while at > 0:
-        parent = (at - 1) >> 1
-        if not _worse(score, key, scores[parent], keys[parent]):
-            break
-        scores[at] = scores[parent]
-        keys[at] = keys[parent]
-        at = parent
-    scores[at] = score
-    keys[at] = key
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -642,7 +594,7 @@ def search_lines(
                     waiting_score[j] = -gain[candidates[j]]
                     waiting_class[j] = candidates[j]
                 for j in range((found >> 1) - 1, -1, -1):
-                    _sift_down(waiting_score, waiting_class, j, found)
+                    sift_down(waiting_score, waiting_class, j, found)
 
             if found == 0 and full:
                 # Nothing can enter: the beam is the same, and only the probabilities move on.
@@ -652,7 +604,7 @@ def search_lines(
 
             # -- extensions
             for i in range((size >> 1) - 1, -1, -1):
-                _sift_down(heap_score, heap_key, i, size)
+                sift_down(heap_score, heap_key, i, size)
             if found > 0:
                 # The last frame's heap had its worst in front; the better come first here, so that fewer extensions
                 # get in that must leave again.
@@ -674,7 +626,7 @@ def search_lines(
                             ready += 1
                             waiting_score[0] = waiting_score[found - ready]
                             waiting_class[0] = waiting_class[found - ready]
-                            _sift_down(waiting_score, waiting_class, 0, found - ready)
+                            sift_down(waiting_score, waiting_class, 0, found - ready)
                         if full and bound + best_gain[i] < lowest_score:
                             break
                         c = best_class[i]
@@ -750,14 +702,14 @@ def search_lines(
                             value += lm_weight * automaton_step(lm, lm_state[s], c, reached)
                         key = (np.int64(s) << shift) | c
                         if not full:
-                            _push(heap_score, heap_key, size, value, key)
+                            push(heap_score, heap_key, size, value, key)
                             size += 1
                             full = size == K
                             lowest_score = heap_score[0]
-                        elif _worse(lowest_score, heap_key[0], value, key):
+                        elif worse(lowest_score, heap_key[0], value, key):
                             heap_score[0] = value
                             heap_key[0] = key
-                            _sift_down(heap_score, heap_key, 0, size)
+                            sift_down(heap_score, heap_key, 0, size)
                             lowest_score = heap_score[0]
 
             _forget_children(has_child, active, n_active, place_of, parent, slot_of)
@@ -918,110 +870,3 @@ def search_lines(
             results.values[line, k, 3] = value_of[s, LM_TOTAL]
         _count_up(results.finished[line:])
     unknown[0] = n_unknown
-
-
-@njit(cache=True)
-def inspect(arrays: np.ndarray, classes: int, float32: int, float64: int) -> tuple[Lines, np.ndarray]:
-    """Where the data of numpy arrays lie and how many rows they have, given the ids of the arrays and of two types.
-
-    In numpy's binary interface data, number of axes, shape, strides, base, type and flags follow the object header.
-    Asking each array in Python for them would delay all other threads for long.
-
-    Returns:
-        The lines, and (n,) bool of which of them all is known: (rows, `classes`) of one of the types, contiguous.
-    """
-    n = arrays.shape[0]
-    known = np.zeros(n, np.bool_)
-    lines = Lines(np.empty(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_), classes)
-    for i in range(n):
-        data, axes, shape, _, _, type_, flags = carray(_address_at(arrays[i] + _HEADER), 7)
-        lines.address[i] = data
-        if axes & _LOW_HALF == 2 and flags & _READABLE == _READABLE and type_ in (float32, float64):
-            sizes = carray(_address_at(shape), 2)
-            lines.frames[i] = sizes[0]
-            lines.is_float64[i] = type_ == float64
-            known[i] = sizes[1] == classes
-    return lines, known
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def spell(
-    results: Results, frames: np.ndarray, chosen: np.ndarray, symbol_starts: np.ndarray, symbol_codes: np.ndarray
-) -> Spelling:
-    """Gather the labels of the hypotheses of some lines, and the code points of their texts.
-
-    Args:
-        frames: (lines,) int64.
-        chosen: (n,) int64 numbers of lines.
-        symbol_starts: (V + 1,) int64 where each symbol starts in `symbol_codes`.
-        symbol_codes: (code points of all symbols,) uint32.
-    """
-    n = len(chosen)
-    nbest = results.lengths.shape[1]
-    label_ends = np.empty((n, nbest), np.int64)
-    code_ends = np.empty((n, nbest), np.int64)
-    n_labels = 0
-    n_codes = 0
-    for j in range(n):
-        i = chosen[j]
-        for k in range(nbest):
-            start = results.starts[i] + k * frames[i]
-            for at in range(start, start + results.lengths[i, k]):
-                c = results.labels[at]
-                n_codes += symbol_starts[c + 1] - symbol_starts[c]
-            n_labels += max(0, results.lengths[i, k])
-            label_ends[j, k] = n_labels
-            code_ends[j, k] = n_codes
-    labels = np.empty(n_labels, np.int32)
-    codes = np.empty(n_codes, np.uint32)
-    n_labels = 0
-    n_codes = 0
-    for j in range(n):
-        i = chosen[j]
-        for k in range(nbest):
-            start = results.starts[i] + k * frames[i]
-            for at in range(start, start + results.lengths[i, k]):
-                c = results.labels[at]
-                labels[n_labels] = c
-                n_labels += 1
-                for x in range(symbol_starts[c], symbol_starts[c + 1]):
-                    codes[n_codes] = symbol_codes[x]
-                    n_codes += 1
-    return Spelling(labels, label_ends, codes, code_ends)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def align_labels(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
-    """The most probable path of `log_probs` (T, V) that collapses to `labels`: first and last frame of each, (L, 2)."""
-    T = log_probs.shape[0]
-    L = labels.shape[0]
-    states = 2 * L + 1
-    score = np.full(states, -np.inf)
-    came_from = np.zeros((T, states), np.int8)
-    for t in range(T):
-        for j in range(states - 1, -1, -1):
-            c = labels[j // 2] if j % 2 == 1 else blank
-            best = score[j] if t > 0 else (0.0 if j == 0 else -np.inf)
-            step = 0
-            if t == 0 and j == 1:
-                best = 0.0
-            if t > 0 and j > 0 and score[j - 1] > best:
-                best = score[j - 1]
-                step = 1
-            if t > 0 and j > 2 and j % 2 == 1 and labels[j // 2] != labels[j // 2 - 1] and score[j - 2] > best:
-                best = score[j - 2]
-                step = 2
-            score[j] = best + log_probs[t, c]
-            came_from[t, j] = step
-    spans = np.zeros((L, 2), np.int32)
-    if T == 0 or L == 0:
-        return spans
-    j = states - 1 if score[states - 1] >= score[states - 2] else states - 2
-    for i in range(L):
-        spans[i, 0] = T
-    for t in range(T - 1, -1, -1):
-        if j % 2 == 1:
-            spans[j // 2, 0] = min(spans[j // 2, 0], t)
-            spans[j // 2, 1] = max(spans[j // 2, 1], t)
-        j -= came_from[t, j]
-    return spans

@@ -253,7 +253,7 @@ class LipogramWriter:
         for topic, (best, *_) in zip(topics, found, strict=True):
             text = parse_story(_OPENING + best.text) if manner.style == "json" else best.text.strip()
             distance, score = (best.distance, best.score) if soft else (None, None)
-            stories.append(Story(topic, text, best.log_prob, len(best.tokens), distance, score))
+            stories.append(Story(topic, text, best.log_prob, len(best.labels), distance, score))
         return stories, Timing(seconds, watch.seconds)
 
     def _rules(self, forbidden: frozenset[str], prompt_length: int, plausible: bool) -> list[Any]:

@@ -1,0 +1,407 @@
+"""Decoding many lines at once: the arrays of a compiled call, threads that share lines, hypotheses from arrays."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import repeat
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from scipy.special import log_softmax
+
+from fada.common.say import waiting
+from fada.decoding.guidance import Guidance
+from fada.decoding.hypothesis import Alignment, Hypothesis
+from fada.decoding.kernels import ctc as kernel
+from fada.decoding.kernels.align import align_labels, spell
+from fada.decoding.steps import StepTable
+from fada.errors import FadaError
+from fada.targets.distribution import CharDistribution
+from fada.text.alphabet import Alphabet
+
+_LINES_PER_CALL = 256
+"""So many lines the main thread decodes before Python may look up: for an interruption, say."""
+_FEW_LINES = 16
+"""So many it decodes at least."""
+_DEPTH, _DEEPEST = 4096, 65_000
+"""Room for the highest count of one character at first, and at most (counts are 16 bits wide)."""
+_UNKNOWN_AT_ONCE = 4096
+_UTF_32 = "utf-32-le" if sys.byteorder == "little" else "utf-32-be"
+
+
+class Classes:
+    """The alphabet of a recogniser as arrays, and what can be said of emissions over it."""
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.symbols, self.blank = alphabet.symbols, alphabet.blank
+        self.starts = np.cumsum([0, *map(len, self.symbols)], dtype=np.int64)
+        """(V + 1,) where each symbol starts in `codes`."""
+        self.codes = np.array([ord(c) for symbol in self.symbols for c in symbol], np.uint32)
+
+    def read(self, log_probs: Any, line: int) -> np.ndarray:
+        """(T, V) float32 or float64 as the search can read it; refuses what is not log-probabilities of the classes."""
+        if not isinstance(log_probs, np.ndarray) and hasattr(log_probs, "detach"):
+            log_probs = log_probs.detach().cpu()
+            log_probs = (log_probs.float() if log_probs.element_size() < 4 else log_probs).numpy()
+        array = np.asarray(log_probs)
+        V = len(self.symbols)
+        if array.ndim != 2 or array.shape[1] != V:
+            hint = " The axes seem to be swapped: pass the transpose." if array.ndim == 2 and len(array) == V else ""
+            raise FadaError(
+                f"line {line}: log-probabilities of shape {array.shape}, expected (frames, {V}) for {V} symbols.{hint}"
+            )
+        if array.dtype.char not in "fd":
+            if array.dtype.kind not in "fiu":
+                raise FadaError(f"line {line}: log-probabilities of type {array.dtype}, expected float32 or float64.")
+            array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+        return np.require(array, array.dtype.type, ["C", "ALIGNED", "WRITEABLE"])
+
+    def align(self, log_probs: np.ndarray, labels: Sequence[int]) -> Alignment:
+        """Where `labels` stand in `log_probs`, (T, V), on the most probable path."""
+        spans = align_labels(np.asarray(log_probs, np.float64), np.array(labels, np.int64), self.blank)
+        frames = tuple((first, last + 1) for first, last in spans.tolist())
+        confidences = tuple(
+            min(1.0, float(np.exp(log_probs[start:end, c].max())))
+            for c, (start, end) in zip(labels, frames, strict=True)
+        )
+        return Alignment(frames, confidences, tuple(len(self.symbols[c]) for c in labels))
+
+
+class TargetRow(NamedTuple):
+    """What one target contributes to the score arrays."""
+
+    target: CharDistribution
+    guidance: Guidance
+    table: StepTable
+    cell_weight: np.ndarray
+
+
+class LanguageTerm(NamedTuple):
+    """A language model over the classes, and its weight."""
+
+    automaton: kernel.Automaton
+    ceiling: np.ndarray
+    """(V,) the highest log-probability of each class in any context."""
+    weight: float
+
+
+class Plan:
+    """The score of lines that share step table and language model, as arrays for the compiled search."""
+
+    def __init__(
+        self,
+        classes: Classes,
+        table: StepTable,
+        rows: Sequence[TargetRow],
+        language: LanguageTerm,
+        length_bonus: float,
+        position: dict[int, int],
+    ) -> None:
+        self.classes, self.table, self.rows, self.language = classes, table, rows, language
+        self.length_bonus = length_bonus
+        self.position = position
+        """By the id of a target, its row."""
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Collect the arrays of the score; again when the step table has grown."""
+        with self.table.lock:
+            # One assignment, so that no thread sees steps without the bounds that belong to them.
+            self.arrays = self.table.arrays, self._score()
+
+    def _score(self) -> kernel.Score:
+        table, guidance = self.table, self.rows[0].guidance if self.rows else None
+        n = len(guidance.alphabet) if guidance else max(1, table.size)
+        cell_weight = np.stack([row.cell_weight for row in self.rows]) if self.rows else np.zeros((1, n))
+        own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
+        bonus = self.length_bonus * np.diff(self.classes.starts)
+        masked = np.where(table.blocked, -np.inf, 0.0)
+        most = np.maximum(cell_weight.max(axis=1, keepdims=True), 0)
+        least = np.minimum(cell_weight.min(axis=1, keepdims=True), 0)
+        ceiling = np.where(table.cell == kernel.GENERAL, table.lengths * most, own)
+        ceiling = ceiling + table.further_added * most - table.most_removed * least
+        constraint_matters = table.follows_tails and not table.constraint.is_void
+        return kernel.Score(
+            # λ = 0 must not turn an impossible class (0 · -inf) into an unknown one.
+            lam=max(guidance.lam, 1e-300) if guidance else 1.0,
+            distance_weight=guidance.weight if guidance else 0.0,
+            lm_weight=self.language.weight,
+            kind=guidance.kind if guidance else 0,
+            reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
+            # Another memory order would be another type, and compiled anew.
+            class_weight=np.ascontiguousarray(own + bonus + masked),
+            class_ceiling=np.ascontiguousarray(ceiling + bonus + masked + self.language.weight * self.language.ceiling),
+            cell_weight=cell_weight,
+            most_removed=table.most_removed,
+            most_added=table.most_added,
+            tracks_text=table.has_programs and (bool(cell_weight.any()) or constraint_matters),
+        )
+
+
+class Batch:
+    """Lines to be decoded together, and room for what is found.
+
+    Args:
+        lines: one (T, V) array per line; kept alive here, for the search reads them where they lie.
+        guidances: what guides each line, or None.
+    """
+
+    def __init__(
+        self, classes: Classes, lines: Sequence[Any], guidances: Sequence[Guidance | None], nbest: int, alignment: bool
+    ) -> None:
+        compile_once()
+        self.classes, self.guidances, self.nbest, self.alignment = classes, guidances, nbest, alignment
+        n, V = len(lines), len(classes.symbols)
+        self.lines = list(lines)
+        try:
+            address = np.fromiter(map(kernel.address_of, self.lines), np.int64, n)
+            shapes = [line.shape for line in self.lines]
+        except TypeError:
+            shapes = []
+        if not shapes or any(shape[1] != V for shape in shapes):
+            self.lines = [classes.read(line, i) for i, line in enumerate(lines)]
+            address = np.fromiter(map(kernel.address_of, self.lines), np.int64, n)
+            shapes = [line.shape for line in self.lines]
+        frames = np.array([shape[0] for shape in shapes], np.int64)
+        is_float64 = np.array([line.itemsize == 8 for line in self.lines], np.bool_)
+        self.where = kernel.Lines(address, frames, is_float64, V)
+        self.target_of = np.zeros(n, np.int64)
+        ends = np.cumsum(frames) * nbest
+        self.results = kernel.Results(
+            labels=np.empty(ends[-1], np.int32),
+            starts=ends - frames * nbest,
+            lengths=np.empty((n, nbest), np.int32),
+            values=np.empty((n, nbest, 4)),
+            status=np.empty(n, np.int32),
+            finished=np.zeros(n, np.int64),
+        )
+        self._collected = np.zeros(n, np.bool_)
+        self.hypotheses: list[list[Hypothesis]] = [[]] * n
+
+    def normalize(self, i: int) -> None:
+        """Turn the logits of a line into log-probabilities."""
+        self.lines[i] = line = normalized(self.lines[i], i)
+        self.where.address[i] = kernel.address_of(line)
+
+    def collect_finished(self) -> None:
+        """Make the hypotheses of lines that were decoded since this was last asked."""
+        self._collect(np.flatnonzero((self.results.finished > 0) & ~self._collected))
+
+    def collect_rest(self) -> None:
+        """Make the hypotheses of all other lines."""
+        self._collect(np.flatnonzero(~self._collected))
+
+    def _collect(self, chosen: np.ndarray) -> None:
+        self._collected[chosen] = True
+        nbest = self.nbest
+        spelling = spell(self.results, self.where.frames, chosen, self.classes.starts, self.classes.codes)
+        text = spelling.codes.tobytes().decode(_UTF_32, "surrogatepass")
+        labels = spelling.labels.tolist()
+        code_ends, label_ends = spelling.code_ends.ravel().tolist(), spelling.label_ends.ravel().tolist()
+        score, log_prob, distance, lm_log_prob = self.results.values[chosen].reshape(-1, 4).T.tolist()
+        if not any(self.guidances):
+            distance = repeat(None)
+        rows = zip(code_ends, label_ends, score, log_prob, distance, lm_log_prob)  # noqa: B905 (`repeat` has no end)
+        flat = []
+        start = first = 0
+        for end, last, whole, by_model, far, by_lm in rows:
+            flat.append(Hypothesis(text[start:end], whole, by_model, far, by_lm, tuple(labels[first:last])))
+            start, first = end, last
+        numbers = chosen.tolist()
+        for j, i in enumerate(numbers):
+            self.hypotheses[i] = flat[j * nbest : (j + 1) * nbest]
+        for i in chosen[self.results.lengths[chosen, -1] < 0].tolist():
+            count = np.count_nonzero(self.results.lengths[i] >= 0)
+            self.hypotheses[i] = self.hypotheses[i][:count] or [Hypothesis("", -np.inf, -np.inf, math.nan)]
+        if any(self.guidances):
+            for i in numbers:
+                self._set_distance(i)
+        if self.alignment:
+            for i in numbers:
+                found = self.hypotheses[i]
+                self.hypotheses[i] = [h._replace(alignment=self.classes.align(self.lines[i], h.labels)) for h in found]
+
+    def _set_distance(self, i: int) -> None:
+        """Where the search did not follow the distance, it is found by its definition."""
+        guidance, found = self.guidances[i], self.hypotheses[i]
+        if guidance is None:
+            self.hypotheses[i] = [h._replace(distance=None) for h in found]
+        elif guidance.weight <= 0 or found[0].log_prob == -np.inf:
+            self.hypotheses[i] = [h._replace(distance=guidance.distance_of(h.text)) for h in found]
+
+
+class Share:
+    """The lines of a batch that one plan decodes; threads take them one by one."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        batch: Batch,
+        beam_size: int,
+        members: np.ndarray,
+        targets: Sequence[CharDistribution | None],
+    ) -> None:
+        self.plan = plan
+        self.batch = batch
+        self.beam_size = beam_size
+        self.checks = True
+        self.deepest = _DEPTH
+        if len(plan.position) > 1:
+            batch.target_of[members] = [plan.position[id(targets[i])] for i in members.tolist()]
+        self._enqueue(members)
+
+    def _enqueue(self, members: np.ndarray) -> None:
+        frames = self.batch.where.frames[members]
+        # The longest first: then the threads finish at nearly the same time.
+        self.queue = kernel.Queue(order=members[np.argsort(-frames, kind="stable")], taken=np.zeros(1, np.int64))
+        self.most_frames = int(frames.max())
+        self.unknown: list[int] = []
+
+    @property
+    def left(self) -> int:
+        """How many lines no thread has taken yet; may be below 0."""
+        return len(self.queue.order) - int(self.queue.taken[0])
+
+    def search(self, most_lines: int) -> None:
+        """Decode so many lines, or what is left; any number of threads may do so."""
+        batch = self.batch
+        table, score = self.plan.arrays
+        depth = min(self.most_frames * score.most_added, self.deepest) + score.most_added + 3
+        unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
+        kernel.search_lines(
+            batch.where,
+            self.queue,
+            most_lines,
+            batch.target_of,
+            batch.classes.blank,
+            self.beam_size,
+            batch.nbest,
+            depth,
+            self.checks,
+            score,
+            table,
+            self.plan.language.automaton,
+            batch.results,
+            unknown,
+        )
+        self.unknown += unknown[1 : 1 + unknown[0]].tolist()
+
+    def stop(self) -> None:
+        """Let no thread take a further line."""
+        self.queue.taken[0] = len(self.queue.order)
+
+    def prepare_rest(self) -> bool:
+        """Remove what kept lines from being decoded, and say whether there are any."""
+        members = np.sort(self.queue.order)
+        status = self.batch.results.status[members]
+        for i in members[status == kernel.UNNORMALIZED].tolist():
+            self.batch.normalize(i)
+        if self.unknown:
+            self.plan.table.extend(self.unknown)
+            self.plan.prepare()
+        too_deep = members[status == kernel.TOO_DEEP]
+        if len(too_deep):
+            if self.deepest == _DEEPEST:
+                raise FadaError(
+                    f"line {too_deep[0]} writes a character more than {_DEEPEST} times: too long to be decoded at once."
+                )
+            self.deepest = min(4 * self.deepest, _DEEPEST)
+        rest = members[(status != kernel.DONE) & (status != kernel.NO_PATH)]
+        if len(rest) == 0:
+            return False
+        self.checks = False
+        self._enqueue(rest)
+        return True
+
+
+def decode_shares(shares: list[Share], threads: int, collect: Callable[[], None]) -> None:
+    """Decode the lines of all shares on so many threads, this one among them."""
+    if not kernel.search_lines.signatures:
+        with _compiling, waiting("preparing the decoder (compiled once, then cached) …"):
+            shares[0].search(0)
+    while shares:
+        _decode_once(shares, threads, collect)
+        shares = [share for share in shares if share.prepare_rest()]
+
+
+def _decode_once(shares: Sequence[Share], threads: int, collect: Callable[[], None]) -> None:
+    """With several threads, this one also collects what all have found, in ever smaller portions: Python does its work
+    while the others search, who have nothing to do with it until the end.
+    """
+
+    def help_() -> None:
+        for share in shares:
+            while share.left > 0:
+                share.search(share.left)
+
+    others = [_pool(threads - 1).submit(help_) for _ in range(threads - 1)]
+    try:
+        for share in shares:
+            while (left := share.left) > 0:
+                share.search(min(max(3 * left // (4 * threads), _FEW_LINES), _LINES_PER_CALL))
+                if others:
+                    collect()
+        for other in others:
+            if not other.cancel():
+                other.result()
+    finally:
+        for share in shares:
+            share.stop()
+
+
+@cache
+def _pool(helpers: int) -> ThreadPoolExecutor:
+    """Threads that wait for work: starting and ending them would take as long as decoding some ten lines."""
+    return ThreadPoolExecutor(helpers, thread_name_prefix="fada-decoding")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def available_cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def normalized(line: np.ndarray, number: int) -> np.ndarray:
+    """Log-probabilities of a line that may hold logits; refuses what cannot be either."""
+    if len(line) == 0:
+        return line
+    bad = np.isnan(line) | np.isposinf(line)
+    if bad.any():
+        t, c = (int(i) for i in np.argwhere(bad)[0])
+        raise FadaError(f"line {number}, frame {t}, class {c}: {line[t, c]}, expected a log-probability.")
+    top = line.max(axis=1)
+    if np.isneginf(top).any():
+        t = int(np.argmax(np.isneginf(top)))
+        raise FadaError(
+            f"line {number}, frame {t}: every class has probability zero (-inf), expected at least one above."
+        )
+    if line.min() >= 0 and line.max() <= 1 and np.allclose(line.sum(axis=1), 1, atol=1e-2):
+        raise FadaError(f"line {number}: these are probabilities, expected their logarithms. Pass numpy.log(...).")
+    with np.errstate(under="ignore", over="ignore"):
+        sums = np.exp(line.astype(np.float64)).sum(axis=1)
+    if np.allclose(sums, 1, rtol=0, atol=0.05):
+        return line
+    return log_softmax(line.astype(np.float64), axis=1).astype(line.dtype)
+
+
+_compiling = Lock()
+
+
+def compile_once() -> None:
+    """Compile (or load from numba's cache) what finds the lines in memory, for the two types that are read there."""
+    if kernel.address_of.signatures:
+        return
+    with _compiling:
+        if kernel.address_of.signatures:
+            return
+        for element in (types.float32, types.float64):
+            kernel.address_of.compile((types.Array(element, 2, "C"),))
+        kernel.address_of.disable_compile()  # arrays of other layouts are copied, not compiled for
