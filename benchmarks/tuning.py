@@ -9,7 +9,6 @@ every decoding is compared on its test emissions. Without one, emissions are mad
 
 import argparse
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,26 @@ from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
+from fada.runs.run import Run
 from fada.targets.target_set import TargetSet
-from fada.tuning.grid import PAPER, Grid, Tunable, load_tunable, tune
+from fada.tuning.choose import Tuning, tune
+from fada.tuning.grid import PAPER, Grid
 
 
-def made_up(lines: int) -> tuple[Tunable, Knowledge]:
+def made_up(lines: int) -> tuple[Emissions, Knowledge]:
     """Emissions of made-up lines in two domains, with targets from other lines."""
     texts, log_probs = emissions(lines)
     domains = ["1" if i % 2 else "2" for i in range(lines)]
     data = Emissions([str(i) for i in range(lines)], log_probs, tuple(SYMBOLS), 0, domains, texts)
     other = corpus_lines(2000, np.random.default_rng(99))
     targets = TargetSet.from_texts({"1": other[::2], "2": other[1::2]})
-    return Tunable(data, None, None, Path()), Knowledge(targets, targets.overall)
+    return data, Knowledge(targets, targets.overall)
 
 
-def timed_tuning(data: Emissions, knowledge: Knowledge, grid: Grid, **options: Any) -> dict[str, Any]:
+def timed_tuning(search: BeamSearch, settings: Tuning) -> dict[str, Any]:
     """Seconds and result of one tuning."""
     started, cpu = time.perf_counter(), time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tuned = tune(data, knowledge, grid=grid, **options)
+    tuned = tune(search, settings)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
     evidence = tuned.evidence
     if evidence is None:
@@ -53,9 +52,9 @@ def timed_tuning(data: Emissions, knowledge: Knowledge, grid: Grid, **options: A
         "cpu_seconds": round(cpu_seconds, 2),
         "decodings_per_cpu_second": round(settings * evidence.lines / cpu_seconds),
         "plain_cer": round(evidence.plain, 3),
-        "best": evidence.best,
+        "best": evidence.best.model_dump(),
         "held_out_cer": round(evidence.held_out, 3),
-        "gain": evidence.gain,
+        "gain": evidence.gain.model_dump(),
         "recommended": tuned.weights.model_dump(exclude_defaults=True),
         "warning": evidence.warning,
     }
@@ -71,24 +70,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.run:
-        files = load_tunable(options.run)
-        knowledge = load_knowledge(files.targets, options.lm_text)
+        data = Run(options.run).emissions("validation")
+        knowledge = load_knowledge(options.run / "targets.json", options.lm_text)
     else:
-        files, knowledge = made_up(options.lines)
-    data = files.validation
-    if not isinstance(data, Emissions):
-        parser.error("the run folder holds no emissions")
+        data, knowledge = made_up(options.lines)
     search = BeamSearch(data, knowledge)
     for weights in (Weights(), Weights(lam=0.5), Weights(prior_weight=0.5)):
         search.choose(weights)
     result: dict[str, Any] = {
-        "paper": timed_tuning(data, knowledge, PAPER, lms=(), prior=False),
-        "full": timed_tuning(data, knowledge, Grid()),
+        "paper": timed_tuning(search, Tuning(PAPER, lms=(), prior=False)),
+        "full": timed_tuning(search, Tuning(Grid())),
     }
     if options.rivals:
-        from fada.tuning.rivals import rivals_of_files
+        from fada.tuning.rivals import compare_rivals
 
-        table = rivals_of_files(files, knowledge)
+        table = compare_rivals(search, BeamSearch(Run(options.run).emissions("test"), knowledge))
         result["rivals"] = {"seconds": table.seconds, "rows": table.rows()}
         for row in table.rows():
             print({name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()})

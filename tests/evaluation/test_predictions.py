@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.errors import FadaError
-from fada.evaluation.predictions import Systems, SystemsEvaluation, evaluate_systems, read_systems, seed_rows
+from fada.evaluation.predictions import Systems, read_systems
+from fada.evaluation.scores import Scoring
+from fada.evaluation.systems import SystemsEvaluation, evaluate_systems, seed_rows
 from tests.support.emission_sets import make_emissions
 
 ROWS = [
@@ -139,7 +141,7 @@ def test_mixed_unicode_forms_are_noticed(tmp_path):
 
 def test_systems_are_tested_against_the_baseline(run):
     systems = read_systems(run)
-    result = evaluate_systems(systems, "beam", groups=["page"], bootstrap=50, resamples=100)
+    result = evaluate_systems(systems, "beam", Scoring(bootstrap=50, resamples=100), groups=["page"])
     assert list(result.comparisons) == ["guided"]
     assert result.rows()[1]["change"] == pytest.approx(50 - 12.5)
     assert SystemsEvaluation.from_dict(json.loads(json.dumps(result.to_dict()))) == result
@@ -150,7 +152,7 @@ def test_systems_are_tested_against_the_baseline(run):
 
 
 def test_mean_and_sem_over_runs_with_different_seeds(run, tmp_path):
-    results = [evaluate_systems(read_systems(run), bootstrap=0, resamples=0) for _ in range(3)]
+    results = [evaluate_systems(read_systems(run), scoring=Scoring(bootstrap=0, resamples=0)) for _ in range(3)]
     rows = seed_rows(results)
     assert {(row["system"], row["domain"]) for row in rows} >= {("beam", "all"), ("guided", "13")}
     assert all(row["cer sem"] == 0 and row["runs"] == 3 for row in rows)
@@ -231,7 +233,7 @@ def test_lines_without_a_label_are_clusters_of_their_own():
     labels = [None] * 30 + ["p1"] * 10
     texts = {"a": ["abc"] * count, "b": ["abd"] * count}
     systems = Systems([str(i) for i in range(count)], ["abc"] * count, texts, {"page": labels}, "test")
-    found = evaluate_systems(systems, "a", clusters="page", bootstrap=20, resamples=20)
+    found = evaluate_systems(systems, "a", Scoring(bootstrap=20, resamples=20), clusters="page")
     assert found.evaluations["a"].clusters == 31
 
 

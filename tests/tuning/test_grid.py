@@ -1,5 +1,5 @@
 import json
-import warnings
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +14,18 @@ from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.lm import prior_weights
 from fada.decoding.nbest import NBest, Rescorer
-from fada.decoding.search import BeamSearch, decode_emissions
+from fada.decoding.search import EVERY_TERM, BeamSearch, Search, decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.scores import evaluate
 from fada.targets.target_set import TargetSet
-from fada.tuning import grid as tuning
-from fada.tuning.grid import Grid, Trials, tune
+from fada.tuning import choose as tuning
+from fada.tuning.choose import Tuning, tune
+from fada.tuning.curve import draw_curve
+from fada.tuning.decode import open_search
+from fada.tuning.grid import Grid, guidance_grid
+from fada.tuning.overlap import refuse_overlap
+from fada.tuning.trials import Counts, Trials
 from fada.tuning.tuned import Tuned
 from tests.support.emission_sets import make_emissions, training_texts
 
@@ -41,7 +46,7 @@ def validation():
 
 @pytest.fixture(scope="module")
 def tuned(validation, knowledge):
-    return tune(validation, knowledge, grid=SMALL, lms=(), prior=False)
+    return tune(BeamSearch(validation, knowledge), Tuning(SMALL, lms=(), prior=False))
 
 
 def test_weights_without_effect_are_equal():
@@ -90,7 +95,7 @@ def test_the_domain_model_is_half_domain_half_global(knowledge):
 def test_trials_count_the_edits_that_evaluation_counts(validation, knowledge):
     search = BeamSearch(validation, knowledge)
     weights = Weights(lam=0.3, scale=100, distance="aligned_w2")
-    for metric in ("cer", "wer"):
+    for metric in ("cer", "wer", "ned"):
         trials = Trials(search, metric=metric)
         expected = evaluate(validation.references, search.choose(weights), bootstrap=0)
         assert trials.evaluate(weights) == pytest.approx(getattr(expected, metric))
@@ -98,32 +103,31 @@ def test_trials_count_the_edits_that_evaluation_counts(validation, knowledge):
 
 def test_tuning_finds_guidance_that_helps_and_says_how_sure_it_is(tuned):
     evidence = tuned.evidence
-    assert tuned.guided
-    assert tuned.distance == "aligned_w2"
+    assert tuned.weights.guided
+    assert tuned.weights.distance == "aligned_w2"
     assert evidence.warning is None
     assert evidence.chosen < evidence.held_out + 1e-9 < evidence.plain
-    assert evidence.gain["high"] < 0
-    assert evidence.gain["p"] < 0.05
-    assert evidence.guidance_gain["difference"] == pytest.approx(evidence.gain["difference"])
-    assert evidence.curve[0]["lam"] == 1.0
-    assert {point["lam"] for point in evidence.curve} == {0.1, 0.3, 0.5, 1.0}
-    assert min(point["error"] for point in evidence.curve) == pytest.approx(evidence.chosen, abs=1e-3)
+    assert evidence.gain.high < 0
+    assert evidence.gain.p < 0.05
+    assert evidence.guidance_gain.difference == pytest.approx(evidence.gain.difference)
+    assert evidence.curve[0].weights.lam == 1.0
+    assert {point.weights.lam for point in evidence.curve} == {0.1, 0.3, 0.5, 1.0}
+    assert min(point.error for point in evidence.curve) == pytest.approx(evidence.chosen, abs=1e-3)
 
 
 def test_tuning_recommends_plain_search_and_warns_when_nothing_is_better_beyond_noise(validation, knowledge):
     inert = Grid(lam=(0.5, 0.9), scale=(1.0,), distance=("sorted_w2",))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        tuned = tune(validation, knowledge, grid=inert, lms=(), prior=False)
+    tuned = tune(BeamSearch(validation, knowledge), Tuning(inert, lms=(), prior=False))
     assert tuned.weights == Weights()
     assert tuned.evidence.chosen == tuned.evidence.plain
-    assert bool(tuned.evidence.warning) == bool(caught) == (tuned.evidence.best["lam"] < 1)
+    assert bool(tuned.evidence.warning) == tuned.evidence.best.weights.guided
 
 
-class _Coins:
+class _Coins(Search):
     """A search whose settings are all equally good: each makes random mistakes of its own."""
 
     kind = "ctc"
+    terms = EVERY_TERM
     knowledge = Knowledge()
 
     def __init__(self, lines, seed, rate_of=lambda weights: 0.3):
@@ -133,6 +137,12 @@ class _Coins:
         self.seed = seed
         self.rate_of = rate_of
 
+    def hypotheses(self, weights):
+        raise NotImplementedError
+
+    def recognized(self):
+        yield b""
+
     def choose(self, weights):
         rng = np.random.default_rng([self.seed, int(1000 * weights.lam), int(weights.scale)])
         wrong = rng.random((len(self.ids), 20)) < self.rate_of(weights)
@@ -141,43 +151,41 @@ class _Coins:
 
 def _decided(search, grid=Grid(distance=("sorted_w2",)), rule="best"):
     trials = Trials(search)
-    trials.best_of([Weights(), *tuning.guidance_grid(Weights(), grid)], "")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return tuning.decide(trials, Weights(), tuning.Folds.make(len(search.ids), None, 10, 0), rule)
+    trials.best_of([Weights(), *guidance_grid(Weights(), grid)], "")
+    return tuning.decide(trials, Weights(), tuning.Folds.make(len(search.ids), None, 10, 0), rule)
 
 
 def test_the_luckiest_of_many_equal_settings_is_recommended_in_few_cases_only():
     results = [_decided(_Coins(40, seed)) for seed in range(40)]
-    optimistic = np.mean([r.evidence.best["error"] - r.evidence.plain for r in results])
-    honest = np.mean([r.evidence.gain["difference"] for r in results])
+    optimistic = np.mean([r.evidence.best.error - r.evidence.plain for r in results])
+    honest = np.mean([r.evidence.gain.difference for r in results])
     assert optimistic < -1.5  # picking the best of 76 looks like a gain
     assert abs(honest) < 0.75  # held-out lines do not fall for it
-    assert sum(r.guided for r in results) <= 6
+    assert sum(r.weights.guided for r in results) <= 6
 
 
 def test_a_setting_that_is_truly_better_is_recommended():
     better = _Coins(60, 0, lambda weights: 0.2 if weights.lam == 0.4 and weights.scale == 10 else 0.3)
     tuned = _decided(better)
-    assert (tuned.lam, tuned.scale) == (0.4, 10.0)
+    assert (tuned.weights.lam, tuned.weights.scale) == (0.4, 10.0)
     assert tuned.evidence.warning is None
 
 
 def test_the_warning_says_what_was_tried_and_what_is_recommended():
     trials = Trials(_Coins(40, 3))
-    trials.best_of([Weights(), *tuning.guidance_grid(Weights(), Grid(scale=(1.0,)))], "")
+    trials.best_of([Weights(), *guidance_grid(Weights(), Grid(scale=(1.0,)))], "")
     folds = tuning.Folds.make(40, None, 10, 0)
-    with pytest.warns(UserWarning, match=r"lam .* is not better than λ = 1 .* Recommended is λ = 1"):
-        tuned = tuning.decide(trials, Weights(), folds)
-    assert tuned.lam == 1.0
-    assert tuned.evidence.best["lam"] < 1
+    tuned = tuning.decide(trials, Weights(), folds)
+    assert re.search(r"λ 0.* is not better than .*λ = 1.* Recommended is plain beam search", tuned.evidence.warning)
+    assert tuned.weights.lam == 1.0
+    assert tuned.evidence.best.weights.lam < 1
 
 
 def test_one_standard_error_rule_takes_the_weakest_setting_that_is_as_good():
     search = _Coins(60, 0, lambda weights: 0.1 if weights.lam <= 0.5 and weights.guided else 0.3)
     grid = Grid(scale=(1.0,), distance=("sorted_w2",))
-    assert _decided(search, grid, "one_se").lam >= _decided(search, grid, "best").lam
-    assert 0.3 <= _decided(search, grid, "one_se").lam <= 0.5
+    assert _decided(search, grid, "one_se").weights.lam >= _decided(search, grid, "best").weights.lam
+    assert 0.3 <= _decided(search, grid, "one_se").weights.lam <= 0.5
 
 
 def test_folds_keep_pages_together():
@@ -191,31 +199,30 @@ def test_folds_keep_pages_together():
 def test_held_out_edits_use_the_best_setting_of_the_other_folds():
     trials = Trials(_Coins(4, 0))
     a, b = Weights(lam=0.1), Weights(lam=0.2)
-    trials.edits = {a: np.array([0, 0, 5, 5]), b: np.array([4, 4, 0, 0])}
+    edits = {a: np.array([0, 0, 5, 5]), b: np.array([4, 4, 0, 0])}
+    trials.counts = {weights: Counts(wrong, wrong, np.full(4, 20)) for weights, wrong in edits.items()}
     folds = tuning.Folds(np.array([0, 0, 1, 1]), range(4), 2)
     # without fold 0, b is best (0 against 10) and is applied to it; without fold 1, a
-    assert tuning.held_out_edits(trials, [a, b], folds).tolist() == [4, 4, 5, 5]
+    assert tuning.held_out_counts(trials, [a, b], folds).edits.tolist() == [4, 4, 5, 5]
 
 
 def test_tuning_refuses_test_lines(validation, knowledge):
     with pytest.raises(FadaError, match="50 of 50 test lines are also validation lines, the first is 'v-0'"):
-        tune(validation, knowledge, test=validation)
+        tune(BeamSearch(validation, knowledge), test=validation)
     renumbered = make_emissions(2, 25, prefix="v")  # the same ids, other lines: running numbers in both files
-    tuning.refuse_overlap(validation, renumbered)
+    refuse_overlap(validation, renumbered)
 
 
 def test_tuning_needs_references(validation, knowledge):
-    from dataclasses import replace
-
     with pytest.raises(FadaError, match="tuning needs references"):
-        tune(replace(validation, references=None), knowledge)
+        tune(BeamSearch(replace(validation, references=None), knowledge))
 
 
 def test_joint_terms_are_tuned_and_keep_their_strength(validation, knowledge):
-    tuned = tune(validation, knowledge, grid=SMALL)
-    assert tuned.lm in ("global", "domain")
+    tuned = tune(BeamSearch(validation, knowledge), Tuning(SMALL))
+    assert tuned.weights.lm in ("global", "domain")
     assert tuned.evidence.chosen < 5
-    on_top = next(iter(tuning.guidance_grid(Weights(lm="domain", lm_weight=0.5, prior_weight=1.0), SMALL)))
+    on_top = next(iter(guidance_grid(Weights(lm="domain", lm_weight=0.5, prior_weight=1.0), SMALL)))
     assert on_top.lm_weight == pytest.approx(0.5 * on_top.lam)
     assert on_top.prior_weight == pytest.approx(on_top.lam)
 
@@ -230,10 +237,10 @@ def test_weights_that_lack_their_knowledge_are_refused(validation):
 def test_tuning_resumes_from_its_store_without_decoding_again(tmp_path, validation, knowledge):
     store = tmp_path / "trials.jsonl"
     options = {"grid": Grid(lam=(0.3,), scale=(100.0,)), "lms": (), "prior": False, "store": store}
-    first = tune(validation, knowledge, **options)
+    first = tune(BeamSearch(validation, knowledge), Tuning(**options))
     lines = store.read_text(encoding="utf-8")
     store.write_text(lines[:-40], encoding="utf-8")  # interrupted while writing
-    again = tune(validation, knowledge, **options)
+    again = tune(BeamSearch(validation, knowledge), Tuning(**options))
     assert again.evidence.curve == first.evidence.curve
     trials = Trials(BeamSearch(validation, knowledge), store=store)
     assert len(trials) >= 2
@@ -244,16 +251,15 @@ def test_tuning_resumes_from_its_store_without_decoding_again(tmp_path, validati
 def test_a_study_is_resumed_and_belongs_to_its_lines(tmp_path, validation, knowledge):
     study = tmp_path / "study.db"
     options = {"grid": Grid(lam=(0.5,), scale=(1.0,)), "lms": (), "study": study}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        first = tune(validation, knowledge, trials=3, **options)
-        second = tune(validation, knowledge, trials=6, **options)
-        count = len(second.evidence.curve)
-        third = tune(validation, knowledge, trials=6, **options)
+    search = BeamSearch(validation, knowledge)
+    first = tune(search, Tuning(trials=3, **options))
+    second = tune(search, Tuning(trials=6, **options))
+    count = len(second.evidence.curve)
+    third = tune(search, Tuning(trials=6, **options))
     assert len(first.evidence.curve) < count
     assert len(third.evidence.curve) == count
     with pytest.raises(FadaError, match="a study of other lines"):
-        tune(make_emissions(7, 25), knowledge, trials=3, **options)
+        tune(BeamSearch(make_emissions(7, 25), knowledge), Tuning(trials=3, **options))
 
 
 def test_tuned_file_round_trips_and_names_mistakes(tmp_path, tuned):
@@ -277,7 +283,7 @@ def test_tuned_file_round_trips_and_names_mistakes(tmp_path, tuned):
 
 def test_the_curve_is_drawn(tmp_path, tuned):
     for name, start in [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")]:
-        tuning.draw_curve(tuned, tmp_path / name)
+        draw_curve(tuned, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)
 
 
@@ -338,7 +344,7 @@ def test_nbest_lists_are_tuned_by_rescoring_and_say_so(tmp_path, validation, kno
     lists = _nbest(validation, knowledge)
     lists.save(tmp_path / "nbest.parquet")
     assert NBest.load(tmp_path / "nbest.parquet") == lists
-    tuned = tune(lists, knowledge, grid=SMALL, lms=())
+    tuned = tune(Rescorer(lists, knowledge), Tuning(SMALL, lms=()))
     assert tuned.kind == "nbest"
     plain, oracle = (
         evaluate(lists.references, texts, bootstrap=0).cer
@@ -380,7 +386,7 @@ def test_command_line_tunes_a_run_folder_and_evaluate_accepts_the_result(run_fol
     result = runner.invoke(app, ["tune", str(run_folder), *options, "--page", r"(\d)$"], catch_exceptions=False)
     assert result.exit_code == 0
     tuned = Tuned.load(run_folder / "tuned.json")
-    assert tuned.guided
+    assert tuned.weights.guided
     assert tuned.evidence.clusters < tuned.evidence.lines
     assert (run_folder / "curve.svg").exists()
     arguments = ["--tuned", str(run_folder / "tuned.json"), "--targets", str(run_folder / "targets.json"), "--json"]
@@ -402,9 +408,9 @@ def test_command_line_takes_references_from_a_source_of_lines(run_folder, valida
     (run_folder / "symbols.json").write_text(symbols, encoding="utf-8")
     rows = zip(validation.ids, validation.references, validation.domains, strict=True)
     write_parquet(LineSet.of([Line(*row) for row in rows]), run_folder / "validation.parquet")
-    files = tuning.load_tunable(run_folder / "foreign.npz", lines=run_folder / "validation.parquet")
-    assert files.validation.references == validation.references
-    assert files.validation.domains == validation.domains
+    search = open_search(run_folder / "foreign.npz", Knowledge(), lines=run_folder / "validation.parquet")
+    assert search.references == validation.references
+    assert search.domains == validation.domains
 
 
 def test_language_models_are_made_of_training_lines_only(run_folder):
@@ -418,14 +424,14 @@ def test_language_models_are_made_of_training_lines_only(run_folder):
 def test_a_cut_store_is_mended_and_other_grids_in_it_do_not_count(tmp_path, validation, knowledge):
     store = tmp_path / "trials.jsonl"
     options = {"lms": (), "prior": False, "store": store}
-    wide = tune(validation, knowledge, grid=Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options)
+    wide = tune(BeamSearch(validation, knowledge), Tuning(Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options))
     whole = store.read_text(encoding="utf-8")
     store.write_text(whole[:-40], encoding="utf-8")
-    tune(validation, knowledge, grid=Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options)
+    tune(BeamSearch(validation, knowledge), Tuning(Grid(lam=(0.3, 0.6), scale=(1.0, 100.0)), **options))
     assert sorted(store.read_text(encoding="utf-8").splitlines()) == sorted(whole.splitlines())
-    narrow = tune(validation, knowledge, grid=Grid(lam=(0.3,), scale=(1.0,)), **options)
+    narrow = tune(BeamSearch(validation, knowledge), Tuning(Grid(lam=(0.3,), scale=(1.0,)), **options))
     assert len(narrow.evidence.curve) < len(wide.evidence.curve)
-    assert {point.get("scale", 1.0) for point in narrow.evidence.curve} == {1.0}
+    assert {point.weights.scale for point in narrow.evidence.curve} == {1.0}
 
 
 def test_a_store_of_other_emissions_is_refused(tmp_path, validation, knowledge):

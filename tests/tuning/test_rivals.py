@@ -8,11 +8,13 @@ from fada.data.line import Line, LineSet, write_parquet
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
-from fada.evaluation.predictions import SystemsEvaluation, read_systems
-from fada.evaluation.scores import compare, evaluate
+from fada.evaluation.predictions import read_systems
+from fada.evaluation.scores import Scoring, compare, evaluate
+from fada.evaluation.systems import SystemsEvaluation
 from fada.targets.target_set import TargetSet
+from fada.tuning.decode import BEAM, GREEDY
 from fada.tuning.grid import Grid
-from fada.tuning.rivals import BEAM, GREEDY, compare_rivals
+from fada.tuning.rivals import compare_rivals
 from tests.support.emission_sets import make_emissions, training_texts
 
 GRID = Grid(lam=(0.2, 0.5), scale=(1.0, 100.0), prior_weight=(0.5, 1.0), lm_weight=(0.5,), length_bonus=(0.0, 1.0))
@@ -28,9 +30,16 @@ def knowledge():
     return Knowledge.from_texts(training_texts(), order=4)
 
 
+QUICK = Scoring(bootstrap=200, resamples=500)
+
+
+def searches(sets, knowledge):
+    return [BeamSearch(part, knowledge) for part in sets]
+
+
 @pytest.fixture(scope="module")
 def table(sets, knowledge):
-    return compare_rivals(*sets, knowledge, grid=GRID, bootstrap=200, resamples=500)
+    return compare_rivals(*searches(sets, knowledge), grid=GRID, scoring=QUICK)
 
 
 def test_every_rival_is_in_the_one_table(table):
@@ -82,21 +91,21 @@ def test_rivals_are_tested_against_the_beam_on_the_same_lines(table, sets):
 
 
 def test_rivals_leave_out_what_they_know_nothing_of(sets):
-    table = compare_rivals(*sets, Knowledge(), grid=GRID, bootstrap=0, resamples=0)
+    table = compare_rivals(*searches(sets, Knowledge()), grid=GRID, scoring=Scoring(bootstrap=0, resamples=0))
     assert list(table.rivals) == ["greedy", "beam"]
 
 
 def test_rivals_refuse_to_be_tuned_on_test_lines(sets, knowledge):
     with pytest.raises(FadaError, match="also validation lines"):
-        compare_rivals(sets[0], sets[0], knowledge)
+        compare_rivals(*searches([sets[0], sets[0]], knowledge))
 
 
 def test_rivals_go_on_from_their_store(tmp_path, sets, knowledge, table):
     store = tmp_path / "rivals.jsonl"
-    options = {"grid": GRID, "bootstrap": 200, "resamples": 500, "store": store}
-    first = compare_rivals(*sets, knowledge, **options)
+    options = {"grid": GRID, "scoring": QUICK, "store": store}
+    first = compare_rivals(*searches(sets, knowledge), **options)
     size = store.stat().st_size
-    second = compare_rivals(*sets, knowledge, **options)
+    second = compare_rivals(*searches(sets, knowledge), **options)
     assert store.stat().st_size == size
     assert first.rows() == second.rows() == table.rows()
 

@@ -8,7 +8,8 @@ import typer
 from fada.cli.output import echo
 
 if TYPE_CHECKING:
-    from fada.evaluation.predictions import Systems, SystemsEvaluation
+    from fada.evaluation.predictions import Systems
+    from fada.evaluation.systems import SystemsEvaluation
 
 THRESHOLD_EXCEEDED = 3
 """Exit code when the error rate is above ``--max-cer``; 1 is a failure of ours, 2 the user's mistake."""
@@ -53,10 +54,12 @@ def evaluate(
 
     Exit codes: 0 done, 2 a mistake in the input, 3 the error rate is above --max-cer.
     """
-    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.cli.output import Format, chosen_format, print_json, print_rows, readable
     from fada.common.files import write_json
     from fada.errors import FadaError
-    from fada.evaluation.predictions import evaluate_systems, read_systems, seed_rows
+    from fada.evaluation.predictions import read_systems
+    from fada.evaluation.scores import Scoring
+    from fada.evaluation.systems import evaluate_systems, seed_rows
 
     if len(sources) > 2 and not seeds:
         raise FadaError(f"{len(sources)} sources: give one, or references and hypotheses, or add --seeds.")
@@ -72,13 +75,13 @@ def evaluate(
     def load(source: Path, hypotheses: Path | None = None) -> "Systems":
         if _is_emissions(source):
             from fada.decoding.knowledge import load_knowledge
-            from fada.tuning.rivals import decode_tuned
+            from fada.tuning.decode import decode_tuned, open_search
             from fada.tuning.tuned import Tuned
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
             knowledge = load_knowledge(targets, lm_text, order=order, share=share)
-            return decode_tuned(source, weights, knowledge).only(system)
+            return decode_tuned(open_search(source, knowledge), weights, str(source)).only(system)
         return read_systems(
             source,
             hypotheses,
@@ -90,23 +93,11 @@ def evaluate(
         )
 
     loaded = [load(source) for source in sources] if seeds else [load(*sources)]
-    text_options: dict[str, Any] = {"units": units, "normalization": normalization}
-    results = [
-        evaluate_systems(
-            systems,
-            baseline,
-            groups=by,
-            clusters=clusters,
-            average=average,  # type: ignore[arg-type]  # checked by the library, which names the choices
-            bootstrap=bootstrap,
-            resamples=resamples,
-            seed=seed,
-            **text_options,
-        )
-        for systems in loaded
-    ]
+    # average and units are checked by the library, which names the choices
+    scoring = Scoring(average, units, normalization, bootstrap, resamples, seed)  # type: ignore[arg-type]
+    results = [evaluate_systems(systems, baseline, scoring, groups=by, clusters=clusters) for systems in loaded]
     systems, result = loaded[0], results[0]
-    lists = _lists(systems, result, worst, confusions, characters, text_options)
+    lists = _lists(systems, result, worst, confusions, characters, scoring.text_options)
     value: dict[str, Any] = {"sources": [str(source) for source in sources], "left_out": systems.left_out}
     if seeds:
         value |= {"over_seeds": seed_rows(results), "runs": [each.to_dict() for each in results]}
@@ -170,34 +161,6 @@ def _check_emissions(
         raise FadaError(f"{', '.join(columns)}: {emissions[0]} is not a table and has no columns. Leave it out.")
 
 
-def readable(
-    rows: list[dict[str, Any]], hidden: tuple[str, ...] = ("characters", "p (bootstrap)")
-) -> list[dict[str, Any]]:
-    """Rows for the terminal: a value and its interval in one cell, p-values to three digits, empty columns left out."""
-    table = []
-    for row in rows:
-        cells: dict[str, str] = {}
-        for name, value in row.items():
-            if name in hidden or name.endswith("high"):
-                continue
-            if name.endswith("low"):
-                if value is not None:
-                    high = row[name.removesuffix("low") + "high"]
-                    cells[list(cells)[-1]] += f" [{value:.2f}, {high:.2f}]"
-            else:
-                cells[name] = _cell(name, value)
-        table.append(cells)
-    return [{name: cell for name, cell in cells.items() if any(other[name] for other in table)} for cells in table]
-
-
-def _cell(name: str, value: Any) -> str:
-    if not isinstance(value, float):
-        return "" if value is None else str(value)
-    if name.startswith("p"):
-        return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
-    return f"{value:.5f}" if "W2" in name else f"{value:.2f}"
-
-
 def _lists(
     systems: "Systems",
     result: "SystemsEvaluation",
@@ -208,7 +171,7 @@ def _lists(
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """The lists asked for, by kind and system."""
     from fada.evaluation import confusions as found
-    from fada.evaluation.predictions import character_rows
+    from fada.evaluation.systems import character_rows
 
     lists: dict[str, dict[str, list[dict[str, Any]]]] = {"worst lines": {}, "confusions": {}, "characters": {}}
     for name, texts in systems.systems.items():
@@ -226,7 +189,7 @@ def _lists(
 def _print_details(
     result: "SystemsEvaluation", lists: dict[str, dict[str, list[dict[str, Any]]]], by: list[str]
 ) -> None:
-    from fada.cli.output import print_rows
+    from fada.cli.output import print_rows, readable
 
     for name, evaluation in result.evaluations.items():
         if len(result.evaluations) > 1 and evaluation.per_domain:

@@ -75,3 +75,31 @@ def _cell(value: Any, digits: int) -> str:
     if value is None:
         return ""
     return f"{value:.{digits}f}" if isinstance(value, float) else escape(printable(str(value)))
+
+
+def readable(
+    rows: list[dict[str, Any]], hidden: tuple[str, ...] = ("characters", "p (bootstrap)")
+) -> list[dict[str, Any]]:
+    """Rows for the terminal: a value and its interval in one cell, p-values to three digits, empty columns left out."""
+    table = []
+    for row in rows:
+        cells: dict[str, str] = {}
+        for name, value in row.items():
+            if name in hidden or name.endswith("high"):
+                continue
+            if name.endswith("low"):
+                if value is not None:
+                    high = row[name.removesuffix("low") + "high"]
+                    cells[list(cells)[-1]] += f" [{value:.2f}, {high:.2f}]"
+            else:
+                cells[name] = _readable_cell(name, value)
+        table.append(cells)
+    return [{name: cell for name, cell in cells.items() if any(other[name] for other in table)} for cells in table]
+
+
+def _readable_cell(name: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    if name.startswith("p"):
+        return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
+    return f"{value:.5f}" if "W2" in name else f"{value:.2f}"

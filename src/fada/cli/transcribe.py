@@ -196,6 +196,7 @@ def _decoder(
     Eq. 2; in each, what was `asked` for holds.
     """
     from fada.decoding.knowledge import load_knowledge
+    from fada.decoding.weights import Weights
     from fada.errors import FadaError
     from fada.runs.export import Decoder
     from fada.tuning.tuned import Tuned
@@ -203,7 +204,8 @@ def _decoder(
     if lm_text and tuned is None:
         raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
     stored = Decoder.of_model(model) if targets is None and tuned is None and "lam" not in asked else None
-    settings = Tuned.load(tuned) if tuned else stored.tuned if stored else Tuned(lam=0.5 if targets else 1.0)
+    plain = Tuned(weights=Weights(lam=0.5 if targets else 1.0))
+    settings = Tuned.load(tuned) if tuned else stored.tuned if stored else plain
     weights = settings.weights.change(**asked)
     without_effect = [f"--{name}" for name in ("scale", "distance") if name in asked]
     if without_effect and not weights.guided and "lam" not in asked and asked.get("scale") != 0:

@@ -35,11 +35,11 @@ def tune(
     rule: str = typer.Option(
         "best", help="best, or one_se: the plainest setting within one standard error of the best."
     ),
-    metric: str = typer.Option("cer", help="cer or wer."),
+    metric: str = typer.Option("cer", help="What is chosen by: cer, wer or ned. All three are shown."),
     normalization: str = typer.Option("", help="As in fada evaluate."),
     rivals: bool = typer.Option(False, "--rivals", help="Also compare all rivals on the test emissions, in one table."),
     out: Path | None = typer.Option(None, "--out", "-o", help="The tuned weights; tuned.json beside the source."),
-    curve: Path | None = typer.Option(None, help="Drawing of the error over λ (.png, .svg, .pdf)."),
+    curve: Path | None = typer.Option(None, help="Drawing of the error rates over λ (.png, .svg, .pdf)."),
     threads: int | None = typer.Option(None, min=1, help="Threads of the decoder; all cores if not given."),
     seed: int = typer.Option(0, help="Seed of folds, tests and search."),
     as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
@@ -50,48 +50,56 @@ def tune(
     The result is a small JSON file for `--tuned`. If nothing is better than plain beam search beyond noise, λ = 1 is
     what it recommends, and it says so.
     """
-    import warnings
-
-    from fada.cli.evaluate import readable
-    from fada.cli.output import Format, chosen_format, print_json, print_rows
+    from fada.cli.output import Format, chosen_format, print_json, print_rows, readable
     from fada.common.files import write_json
     from fada.decoding.knowledge import load_knowledge
     from fada.errors import FadaError
-    from fada.tuning.grid import Grid, clusters_from_ids, draw_curve, load_tunable, tune, tuning_rows
+    from fada.evaluation.scores import Scoring
+    from fada.runs.run import Run
+    from fada.tuning.choose import Tuning, clusters_from_ids
+    from fada.tuning.choose import tune as choose_weights
+    from fada.tuning.curve import draw_curve, tuning_rows
+    from fada.tuning.decode import open_search
+    from fada.tuning.grid import Grid
 
-    files = load_tunable(source, targets, test, lines)
-    knowledge = load_knowledge(files.targets, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
+    run = Run(source) if source.is_dir() else None
+    own = None if run is None or not run.has("targets.json") else run.folder / "targets.json"
+    knowledge = load_knowledge(targets or own, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
     if knowledge.targets is None and knowledge.global_lm is None:
         raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or training text (--lm-text).")
+    if run is not None and test is None and run.has("emissions/test.npz"):
+        test = run.folder / "emissions" / "test.npz"
+    validation = open_search(
+        source if run is None else run.existing("emissions/validation.npz"), knowledge, lines, threads
+    )
+    tested = None if test is None else open_search(test, knowledge, lines, threads)
+    if rivals and (tested is None or "nbest" in (tested.kind, validation.kind)):
+        raise FadaError("--rivals compares on test emissions of a CTC model: give them with --test.")
     grid = Grid.of(scale=scale, distance=distance, beam=beam, paper=paper)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the warning is in the evidence and is printed below
-        tuned = tune(
-            files.validation,
-            knowledge,
-            grid=grid,
-            prior=prior and not paper,
-            test=files.test,
-            clusters=clusters_from_ids(files.validation.ids, page),
-            folds=folds,
-            rule=rule,  # type: ignore[arg-type]  # checked by the library, which names the choices
-            metric=metric,  # type: ignore[arg-type]
-            normalization=normalization,
-            trials=trials,
-            study=study,
-            store=store,
-            threads=threads,
-            seed=seed,
-        )
-    path = out or files.folder / "tuned.json"
+    settings = Tuning(
+        grid=grid,
+        prior=prior and not paper,
+        folds=folds,
+        rule=rule,  # type: ignore[arg-type]  # checked by the library, which names the choices
+        metric=metric,  # type: ignore[arg-type]
+        normalization=normalization,
+        trials=trials,
+        study=study,
+        store=store,
+        seed=seed,
+    )
+    tuned = choose_weights(validation, settings, test=tested, clusters=clusters_from_ids(validation.ids, page))
+    path = out or (source.parent if run is None else run.folder) / "tuned.json"
     tuned.save(path)
     if curve is not None:
         draw_curve(tuned, curve)
     table = None
-    if rivals:
-        from fada.tuning.rivals import rivals_of_files
+    if rivals and tested is not None:
+        from fada.tuning.rivals import compare_rivals
 
-        table = rivals_of_files(files, knowledge, grid, normalization, page, threads, seed)
+        scoring = Scoring(normalization=normalization, seed=seed)
+        pages = clusters_from_ids(tested.ids, page)
+        table = compare_rivals(validation, tested, grid=grid, clusters=pages, scoring=scoring)
         write_json(path.with_name("rivals.json"), table.to_dict())
         table.systems.save(path.with_name("rivals.parquet"))
 
@@ -101,14 +109,12 @@ def tune(
         return
     rows = tuning_rows(tuned) if table is None else table.rows()
     print_rows(rows if shown is Format.CSV else readable(rows), "validation" if table is None else "test", shown)
-    unknown = knowledge.unknown_domains(files.validation.domains or [])
+    unknown = knowledge.unknown_domains(validation.domains)
     if unknown and shown is Format.TABLE:
         echo(f"no target for domain {', '.join(unknown)}: guided to the overall distribution.", err=True)
-    if tuned.evidence and tuned.evidence.warning:
-        echo(f"fada: {tuned.evidence.warning}", err=True)
-    if tuned.evidence and tuned.evidence.at_edge:
-        echo(f"at the end of the grid: {', '.join(tuned.evidence.at_edge)}; --trials searches beyond it.", err=True)
-    echo(f"{path}: λ {tuned.lam:g}, {tuned.evidence.seconds if tuned.evidence else 0:.1f} s", err=True)
+    for sentence in tuned.sentences():
+        echo(sentence, err=True)
+    echo(f"{path} ({tuned.evidence.seconds if tuned.evidence else 0:.1f} s)", err=True)
 
 
 def register(app: typer.Typer) -> None:

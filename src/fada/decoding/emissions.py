@@ -9,7 +9,7 @@ also hold one (frames, classes) array per line, named by the line's id, which an
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
 from fada.common.tables import read_rows, whole
+from fada.data.line import read_lines
 from fada.errors import FadaError
 from fada.text.alphabet import Alphabet
 
@@ -193,6 +194,20 @@ def domains_of_lines(
     if missing:
         raise FadaError(f"{table}: no domain for the line {missing[0]!r} ({len(missing)} of {len(emissions)} lines).")
     return [known[line] for line in emissions.ids]
+
+
+def with_references(emissions: Emissions, lines: str | os.PathLike[str]) -> Emissions:
+    """The emissions with the transcriptions and domains of the lines (any source) that have the same ids."""
+    known = {line.id: line for line in read_lines(lines).texts()}
+    missing = [name for name in emissions.ids if name not in known]
+    if missing:
+        raise FadaError(
+            f"{lines}: no transcription for {len(missing)} of {len(emissions.ids)} lines of the emissions, "
+            f"the first is {missing[0]!r}. The ids of both must agree."
+        )
+    references = [known[name].text or "" for name in emissions.ids]
+    domains = [known[name].domain or "" for name in emissions.ids]
+    return replace(emissions, references=references, domains=domains if any(domains) else emissions.domains)
 
 
 def _text_array(values: Iterable[str]) -> np.ndarray:

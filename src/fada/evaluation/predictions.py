@@ -7,8 +7,8 @@ each), a table, or ALTO and PAGE files.
 
 import os
 import unicodedata
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,7 @@ from fada.common.files import replacing
 from fada.common.tables import read_columns
 from fada.data.source import COLUMN_NAMES
 from fada.errors import FadaError
-from fada.evaluation import significance as statistics
-from fada.evaluation.confusions import character_changes
-from fada.evaluation.scores import Average, Comparison, Evaluation, Units, compare, evaluate, length_buckets, over_seeds
+from fada.evaluation.scores import length_buckets
 
 PathLike = str | os.PathLike[str]
 
@@ -104,140 +102,6 @@ class Systems:
             table[name] = pa.array(values, pa.float64())
         with replacing(path) as temporary:
             pq.write_table(pa.table(table), temporary)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SystemsEvaluation:
-    """Every system's :class:`Evaluation`, and its :class:`Comparison` with the baseline.
-
-    `p_holm` corrects the overall CER test over the systems compared.
-    """
-
-    baseline: str
-    evaluations: dict[str, Evaluation]
-    comparisons: dict[str, Comparison]
-    p_holm: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values; the inverse is :meth:`from_dict`."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "SystemsEvaluation":
-        """The inverse of :meth:`to_dict`."""
-        return cls(
-            baseline=values["baseline"],
-            evaluations={name: Evaluation.from_dict(value) for name, value in values["evaluations"].items()},
-            comparisons={name: Comparison.from_dict(value) for name, value in values["comparisons"].items()},
-            p_holm=dict(values["p_holm"]),
-        )
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per system: error rates with intervals, and the change against the baseline with its tests."""
-        rows = []
-        for name, evaluation in self.evaluations.items():
-            low, high = evaluation.intervals.get("cer", (None, None))
-            row = {"system": name, "cer": evaluation.cer, "low": low, "high": high}
-            row |= {"wer": evaluation.wer, "ned": evaluation.ned}
-            change = self.comparisons[name].overall["cer"] if name in self.comparisons else None
-            ends = change.interval if change and change.interval else (None, None)
-            row |= {
-                "change": change.difference if change else None,
-                "change low": ends[0],
-                "change high": ends[1],
-                "relative %": change.relative if change else None,
-                "p": change.p if change else None,
-                "p (bootstrap)": change.p_bootstrap if change else None,
-                "p (Holm)": self.p_holm.get(name),
-            }
-            rows.append(row)
-        return rows
-
-
-def evaluate_systems(
-    systems: Systems,
-    baseline: str | None = None,
-    *,
-    groups: Iterable[str] = (),
-    clusters: str | None = None,
-    average: Average = "micro",
-    units: Units = "codepoints",
-    normalization: str | Iterable[str] | None = None,
-    bootstrap: int = 1000,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> SystemsEvaluation:
-    """Evaluate every system, and test each against the baseline (the first system if not named).
-
-    Args:
-        groups: columns for :attr:`Evaluation.per_group`.
-        clusters: the column (such as ``page``) whose values are resampled as a whole.
-        bootstrap, resamples: draws for the intervals of a system and for the paired tests; 0 for none.
-    """
-    baseline = baseline or next(iter(systems.systems))
-    if baseline not in systems.systems:
-        raise FadaError(f"{systems.source}: no system {baseline!r}, expected one of {', '.join(systems.systems)}.")
-    group_columns = {name: systems.column(name) for name in groups}
-    labels: list[Hashable] | None = None
-    if clusters is not None:  # a line without a label shares nothing with others
-        found = systems.column(clusters)
-        labels = [(i,) if label is None else label for i, label in enumerate(found)]
-    shared: dict[str, Any] = {"average": average, "units": units, "normalization": normalization, "seed": seed}
-    evaluations = {
-        name: evaluate(
-            systems.references,
-            texts,
-            systems.domains,
-            groups=group_columns,
-            bootstrap=bootstrap,
-            clusters=labels,
-            **shared,
-        )
-        for name, texts in systems.systems.items()
-    }
-    comparisons = {
-        name: compare(
-            systems.references,
-            systems.systems[baseline],
-            texts,
-            systems.domains,
-            labels,
-            names=(baseline, name),
-            resamples=resamples,
-            **shared,
-        )
-        for name, texts in systems.systems.items()
-        if name != baseline
-    }
-    adjusted = statistics.holm([comparison.overall["cer"].p for comparison in comparisons.values()])
-    return SystemsEvaluation(
-        baseline=baseline,
-        evaluations=evaluations,
-        comparisons=comparisons,
-        p_holm=dict(zip(comparisons, adjusted, strict=True)),
-    )
-
-
-def seed_rows(results: Sequence[SystemsEvaluation]) -> list[dict[str, Any]]:
-    """Mean and SEM over runs that differ in their seed: one row per system and domain that all runs have."""
-    names = [name for name in results[0].evaluations if all(name in result.evaluations for result in results)]
-    rows = []
-    for name in names:
-        means = over_seeds([result.evaluations[name] for result in results])
-        for domain, by_metric in means.items():
-            row: dict[str, Any] = {"system": name, "domain": domain, "runs": len(results)}
-            for metric, value in by_metric.items():
-                row |= {metric: value.mean, f"{metric} sem": value.sem}
-            rows.append(row)
-    return rows
-
-
-def character_rows(systems: Systems, baseline: str, name: str, limit: int, **options: Any) -> list[dict[str, Any]]:
-    """The characters most helped and most hurt by `name` against the baseline, at most `limit` of each."""
-    changes = character_changes(systems.references, systems.systems[baseline], systems.systems[name], **options)
-    helped = [change for change in changes if change.helped > 0][:limit]
-    hurt = [change for change in changes if change.helped < 0][-limit:]
-    return [change.row() for change in [*helped, *hurt]] if limit else []
 
 
 def read_systems(

@@ -60,6 +60,27 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 NO_LABEL = "(none)"
 """Where a line without a domain is counted."""
 
+
+@dataclass(frozen=True)
+class Scoring:
+    """How texts are compared and how sure the figures are; the fields are the arguments of :func:`evaluate`.
+
+    `bootstrap` and `resamples` are the draws for the intervals of a system and for the paired tests; 0 for none.
+    """
+
+    average: Average = "micro"
+    units: Units = "codepoints"
+    normalization: str | Iterable[str] | None = None
+    bootstrap: int = 1000
+    resamples: int = 10_000
+    seed: int = 0
+
+    @property
+    def text_options(self) -> dict[str, Any]:
+        """What decides whether two texts are equal."""
+        return {"units": self.units, "normalization": self.normalization}
+
+
 # ---------------------------------------------------------------------------------------------------------- results
 
 

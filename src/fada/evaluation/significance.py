@@ -168,24 +168,30 @@ def paired_tests(
 
 
 def difference_standard_error(
-    changes: Floats, denominators: Floats, clusters: Sequence[Hashable] | None = None
+    a: tuple[Floats, Floats], b: tuple[Floats, Floats], clusters: Sequence[Hashable] | None = None
 ) -> float:
-    r"""Standard error of a paired difference of micro-averaged rates, :math:`\sum d_i / \sum n_i`, by linearisation.
+    r"""Standard error of the paired difference of two micro-averaged rates, by linearisation.
+
+    With :math:`R = \sum n_i / \sum d_i` of each system, the residuals are those of b less those of a,
+    :math:`(n_i - R d_i) / \sum d_i`, summed within clusters.
 
     Args:
-        changes: (lines,) what one system has more than the other, such as edits times 100.
-        denominators: (lines,) reference lengths, the same for both systems.
+        a, b: numerators (edits times 100) and denominators (lengths) of each system, all (lines,).
 
     Returns:
         The standard error; 0.0 with fewer than two clusters, where it is unknown.
     """
-    rows = np.stack([changes, denominators], axis=1).astype(np.float64)
-    sums = cluster_sums(rows, clusters, np.random.default_rng(0))
-    count, total = len(sums), max(1.0, float(sums[:, 1].sum()))
+    sums = cluster_sums(np.stack([*a, *b], axis=1).astype(np.float64), clusters, np.random.default_rng(0))
+    count = len(sums)
     if count < 2:
         return 0.0
-    residuals = sums[:, 0] - sums[:, 0].sum() / total * sums[:, 1]
-    return float(np.sqrt(count / (count - 1) * np.square(residuals).sum()) / total)
+
+    def residuals(numerators: Floats, denominators: Floats) -> Floats:
+        total = max(1.0, float(denominators.sum()))
+        return (numerators - numerators.sum() / total * denominators) / total
+
+    change = residuals(sums[:, 2], sums[:, 3]) - residuals(sums[:, 0], sums[:, 1])
+    return float(np.sqrt(count / (count - 1) * np.square(change).sum()))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

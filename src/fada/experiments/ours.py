@@ -16,7 +16,8 @@ from fada.decoding.weights import Weights
 from fada.experiments.recipe import Ours
 from fada.runs.run import Run
 from fada.training.train import train_all
-from fada.tuning.grid import LANGUAGE, PRIOR, Grid, Trials, descend, guidance_grid, with_domain_lm
+from fada.tuning.grid import LANGUAGE, PRIOR, Grid, descend, guidance_grid, with_domain_lm
+from fada.tuning.trials import Trials
 
 GUIDANCE = Grid(lam=(0.3, 0.5, 0.7, 0.9), scale=(10.0, 100.0), distance=("aligned_w2",))
 

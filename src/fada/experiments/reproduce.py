@@ -26,6 +26,7 @@ from fada.decoding.search import BeamSearch, Search, Stored
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
+from fada.evaluation.scores import Scoring
 from fada.experiments.document import draw_curves, table_of
 from fada.experiments.ours import adapted, continued, our_texts, split_of
 from fada.experiments.recipe import FAITHFUL, STANDARD, TAGGED, Recipe, label
@@ -51,8 +52,9 @@ from fada.targets.figures import analyze
 from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from fada.training.train import train_all
-from fada.tuning.grid import refuse_overlap
-from fada.tuning.rivals import BEAM, compare_rivals
+from fada.tuning.decode import BEAM
+from fada.tuning.overlap import refuse_overlap
+from fada.tuning.rivals import compare_rivals
 
 DECODINGS = "decodings"
 OUR_LAM = 0.5
@@ -319,7 +321,9 @@ class SeedEvaluation:
         found = {}
         for arm, item in self.best.items():
             if arm != TAGGED:
-                table = compare_rivals(*split_of(item.run), self.knowledge, bootstrap=0, resamples=0)
+                search = self.searches[item.name]
+                untested = Scoring(bootstrap=0, resamples=0)
+                table = compare_rivals(search["validation"], search["test"], scoring=untested)
                 texts = table.systems.systems
                 self.texts.add("rivals", arm, texts)
                 rows = scored(Systems(test.ids, test.references, texts, test.columns, "test"), BEAM, DRAWS["rivals"])

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fada.errors import FadaError
-from fada.evaluation.predictions import Systems, evaluate_systems, read_systems
-from fada.evaluation.scores import score_lines
+from fada.evaluation.predictions import Systems, read_systems
+from fada.evaluation.scores import Scoring, score_lines
+from fada.evaluation.systems import evaluate_systems
 from fada.experiments.recipe import FAITHFUL, STANDARD, label
 from fada.experiments.record import Edits, Example, Rates, Record, System, load_results
-from fada.tuning.rivals import BEAM
+from fada.tuning.decode import BEAM
 
 CLUSTER = "cluster"
 BASE = label(STANDARD, guided=False)
@@ -28,10 +29,10 @@ def scored(systems: Systems, baseline: str, draws: tuple[int, int]) -> dict[str,
     The test is paired by line and, where there is a column for it, by cluster.
     """
     bootstrap, resamples = draws
-    result = evaluate_systems(systems, baseline, bootstrap=bootstrap, resamples=resamples)
+    result = evaluate_systems(systems, baseline, Scoring(bootstrap=bootstrap, resamples=resamples))
     by_cluster = None
     if CLUSTER in systems.columns:
-        by_cluster = evaluate_systems(systems, baseline, clusters=CLUSTER, bootstrap=0, resamples=resamples)
+        by_cluster = evaluate_systems(systems, baseline, Scoring(bootstrap=0, resamples=resamples), clusters=CLUSTER)
     rows = {}
     for name, found in result.evaluations.items():
         row = rows[name] = System(

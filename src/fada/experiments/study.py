@@ -7,7 +7,6 @@ where it stopped.
 import json
 import logging
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,16 @@ from typing import Any
 
 from fada.common.files import write_json
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.search import decode_emissions
-from fada.decoding.weights import NO_GUIDANCE, Weights
+from fada.decoding.search import BeamSearch, decode_emissions
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import SCORE_COLUMNS, Systems, SystemsEvaluation, evaluate_systems
+from fada.evaluation.predictions import SCORE_COLUMNS, Systems
+from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
 from fada.runs.run import Run
 from fada.targets.target_set import TargetSet
 from fada.text.characters import natural_key
-from fada.tuning.grid import Grid, tune
+from fada.tuning.choose import Tuning, tune
+from fada.tuning.grid import Grid
 from fada.tuning.tuned import Tuned
 
 log = logging.getLogger(__name__)
@@ -207,20 +208,17 @@ def _tuned(run: Run, grid: Grid) -> Tuned:
     path = run.folder / "tuned.json"
     if not path.exists():
         _say(f"{run.folder.name}: tuning guided decoding on the validation lines")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # it is in the evidence, and printed with the result
-            found = tune(run.emissions("validation"), _knowledge(run.targets), grid=grid, lms=(), prior=False)
-        found.save(path)
+        search = BeamSearch(run.emissions("validation"), _knowledge(run.targets))
+        tune(search, Tuning(grid, lms=(), prior=False)).save(path)
     return Tuned.load(path)
 
 
 def _guided_weights(tuned: Tuned) -> Weights:
     """The best guided setting, also where tuning recommends none: the table shows what guidance does."""
-    if tuned.guided or tuned.evidence is None:
+    if tuned.weights.guided or tuned.evidence is None:
         return tuned.weights
-    guided = [point for point in tuned.evidence.curve if point.get("lam", NO_GUIDANCE) < NO_GUIDANCE]
-    best = min(guided, key=lambda point: point["error"])
-    return Weights(**{name: best[name] for name in Weights.model_fields if name in best})
+    guided = [point for point in tuned.evidence.curve if point.weights.guided]
+    return min(guided, key=lambda point: point.error).weights
 
 
 def _knowledge(targets: TargetSet) -> Knowledge:
@@ -230,7 +228,7 @@ def _knowledge(targets: TargetSet) -> Knowledge:
 def _decode(run: Run, tuned: Tuned) -> Systems:
     """Plain and guided decoding of the test lines, also written into the run's predictions."""
     emissions = run.emissions("test")
-    weights = {PLAIN: Weights(beam=tuned.beam), GUIDED: _guided_weights(tuned)}
+    weights = {PLAIN: Weights(beam=tuned.weights.beam), GUIDED: _guided_weights(tuned)}
     knowledge = _knowledge(run.targets)
     found = {system: decode_emissions(emissions, chosen, knowledge) for system, chosen in weights.items()}
     texts = {system: [hypothesis.text for hypothesis in hypotheses] for system, hypotheses in found.items()}

@@ -366,11 +366,11 @@ def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
         evidence = run.tuned.evidence if run.tuned else None
         if run.tuned is None or evidence is None:
             continue
-        curves = _lambda_curves(evidence.curve, evidence.plain)
+        curves = _lambda_curves([point.model_dump() for point in evidence.curve], evidence.plain)
         if not curves:
             continue
         plain = Curve("plain beam search", [0.0, 1.0], [evidence.plain] * 2, "s5", dots=False)
-        lam, error = run.tuned.lam, evidence.chosen
+        lam, error = run.tuned.weights.lam, evidence.chosen
         note = f"{evidence.lines:,} validation lines; band: 95 % interval of the difference from λ = 1. "
         note += evidence.warning or f"Cross-validated: {evidence.held_out:.2f} % against {evidence.plain:.2f} %."
         title = "Choice of λ" + (f": {run.name}" if len(runs) > 1 else "")

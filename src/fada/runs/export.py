@@ -21,7 +21,9 @@ from fada.evaluation.edits import score_lines
 from fada.evaluation.table import markdown_table
 from fada.runs.run import Run, load_run
 from fada.text.characters import natural_key
-from fada.tuning.grid import LANGUAGE, PRIOR, Trials, descend, refuse_overlap, with_domain_lm
+from fada.tuning.grid import LANGUAGE, PRIOR, descend, with_domain_lm
+from fada.tuning.overlap import refuse_overlap
+from fada.tuning.trials import Trials
 from fada.tuning.tuned import Tuned
 
 DECODER = "decoder"
@@ -98,7 +100,7 @@ def _tuned_decoder(run: Run, data: str | None, order: int, beam: int) -> Decoder
     refuse_overlap(validation, run.emissions("test"))
     trials = Trials(BeamSearch(validation, knowledge, None))
     weights = descend(trials, with_domain_lm(Weights(beam=beam)), LANGUAGE | PRIOR, "tuning the decoder")
-    return Decoder(Tuned(**weights.model_dump(), lm_order=order, lm_share=knowledge.lm_share), knowledge)
+    return Decoder(Tuned(weights=weights, lm_order=order, lm_share=knowledge.lm_share), knowledge)
 
 
 def _card(run: Run, errors: Sequence[str], title: str, licence: str | None, about: str) -> str:

@@ -48,7 +48,7 @@ class Run:
         """One row for each line and system."""
         import pyarrow.parquet
 
-        path = self._existing("predictions.parquet")
+        path = self.existing("predictions.parquet")
         try:
             return pyarrow.parquet.read_table(path)
         except pyarrow.ArrowInvalid as error:
@@ -59,15 +59,20 @@ class Run:
         """The trained model."""
         from fada.models.registry import load_recognizer
 
-        return load_recognizer(self._existing("model"))
+        return load_recognizer(self.existing("model"))
 
     def emissions(self, split: str = "test") -> "Emissions":
         """Stored log-probabilities of `validation` or `test` (CTC models)."""
         from fada.decoding.emissions import Emissions
 
-        return Emissions.load(self._existing(f"emissions/{split}.npz"))
+        return Emissions.load(self.existing(f"emissions/{split}.npz"))
 
-    def _existing(self, name: str) -> Path:
+    def has(self, name: str) -> bool:
+        """Whether the folder has this file or folder."""
+        return (self.folder / name).exists()
+
+    def existing(self, name: str) -> Path:
+        """The path of a file or folder that must be there."""
         path = self.folder / name
         if not path.exists():
             why = "the run has not finished. Continue it with --resume."
@@ -77,7 +82,7 @@ class Run:
         return path
 
     def _json(self, name: str) -> dict[str, Any]:
-        path = self._existing(name)
+        path = self.existing(name)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:

@@ -4,39 +4,21 @@ Each rival is tuned on the validation emissions within its own small grid and th
 are tested against plain beam search on the same lines. If a rival is better than guidance, the table says so.
 """
 
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fada.decoding.knowledge import Knowledge
-from fada.decoding.nbest import NBest
-from fada.decoding.search import BeamSearch
+from fada.decoding.search import Search
 from fada.decoding.weights import Weights
-from fada.errors import FadaError
-from fada.evaluation.predictions import Systems, SystemsEvaluation, evaluate_systems
-from fada.tuning.grid import (
-    PLAIN,
-    Grid,
-    Trials,
-    Tunable,
-    clusters_from_ids,
-    guidance_grid,
-    lm_grid,
-    prior_grid,
-    refuse_overlap,
-    used_for_tuning,
-)
-from fada.tuning.tuned import Tuned
-
-if TYPE_CHECKING:
-    from fada.decoding.emissions import Emissions
-
-PathLike = str | os.PathLike[str]
-
-GREEDY = "greedy"
-BEAM = "beam"
+from fada.evaluation.predictions import Systems
+from fada.evaluation.scores import Scoring
+from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
+from fada.tuning.decode import BEAM, GREEDY, decode_systems
+from fada.tuning.grid import PLAIN, Grid, guidance_grid, lm_grid, prior_grid
+from fada.tuning.overlap import refuse_overlap
+from fada.tuning.trials import Trials
+from fada.tuning.tuned import PathLike, describe
 
 
 @dataclass(frozen=True)
@@ -50,11 +32,9 @@ class Rival:
     @property
     def setting(self) -> str:
         """The weights that differ from plain beam search, for the table."""
-        if self.weights is None:
+        if self.weights is None or self.weights == PLAIN.change(beam=self.weights.beam):
             return ""
-        names = {"lam": "λ", "prior_weight": "prior", "lm_weight": "lm", "length_bonus": "bonus", "scale": "scale"}
-        values = self.weights.model_dump(exclude_defaults=True)
-        return ", ".join(f"{label} {values[name]:g}" for name, label in names.items() if name in values)
+        return describe(self.weights)
 
 
 @dataclass(frozen=True)
@@ -88,22 +68,17 @@ class RivalsTable:
 
 
 def compare_rivals(
-    validation: "Emissions",
-    test: "Emissions",
-    knowledge: Knowledge,
+    validation: Search,
+    test: Search,
     *,
     grid: Grid = Grid(),
-    normalization: str | Iterable[str] | None = None,
     clusters: Sequence[str | None] | None = None,
-    bootstrap: int = 1000,
-    resamples: int = 10_000,
     store: PathLike | None = None,
-    threads: int | None = None,
-    seed: int = 0,
+    scoring: Scoring = Scoring(),
 ) -> RivalsTable:
     """Tune every rival on `validation`, evaluate it on `test`.
 
-    What `knowledge` lacks is left out: without targets there is no guidance and no prior correction, without language
+    What is not known is left out: without targets there is no guidance and no prior correction, without language
     models no n-gram rows.
 
     Args:
@@ -112,29 +87,12 @@ def compare_rivals(
     """
     started = time.monotonic()
     refuse_overlap(validation, test)
-    if test.references is None:
-        raise FadaError("the test emissions hold no references, so the rivals cannot be compared on them.")
-    tuning = BeamSearch(validation, knowledge, threads)
-    trials = Trials(tuning, normalization=normalization, store=store)
+    trials = Trials(validation, normalization=scoring.normalization, store=store)
     rivals = {rival.name: rival for rival in tune_rivals(trials, grid)}
-    search = BeamSearch(test, knowledge, threads)
-    texts = {
-        name: search.greedy() if rival.weights is None else search.choose(rival.weights)
-        for name, rival in rivals.items()
-    }
-    columns: dict[str, list[str | None]] = {"domain": search.domains} if test.domains else {}
+    systems = decode_systems(test, {name: rival.weights for name, rival in rivals.items()}, "test lines")
     if clusters is not None:
-        columns["cluster"] = list(clusters)
-    systems = Systems(search.ids, list(test.references), texts, columns, "test emissions")
-    result = evaluate_systems(
-        systems,
-        BEAM,
-        clusters=None if clusters is None else "cluster",
-        normalization=normalization,
-        bootstrap=bootstrap,
-        resamples=resamples,
-        seed=seed,
-    )
+        systems.columns["cluster"] = list(clusters)
+    result = evaluate_systems(systems, BEAM, scoring, clusters=None if clusters is None else "cluster")
     return RivalsTable(rivals, systems, result, round(time.monotonic() - started, 3))
 
 
@@ -173,62 +131,6 @@ def tune_rivals(trials: Trials, grid: Grid = Grid()) -> list[Rival]:
             add(f"{order}-gram per domain + FADA aligned", guided(language, "aligned_w2"))
             add(f"{order}-gram per domain + prior + FADA aligned", guided(prior, "aligned_w2"))
     rivals = [Rival(name, weights, trials.error(weights)) for name, weights in found.items()]
-    if isinstance(search, BeamSearch):
-        rivals.insert(0, Rival(GREEDY, None, trials.rate(trials.edits_of(search.greedy()))))
+    if search.kind != "nbest":
+        rivals.insert(0, Rival(GREEDY, None, trials.rate(trials.count(search.greedy()))))
     return rivals
-
-
-def rivals_of_files(
-    files: Tunable,
-    knowledge: Knowledge,
-    grid: Grid = Grid(),
-    normalization: str | Iterable[str] | None = None,
-    page: str | None = None,
-    threads: int | None = None,
-    seed: int = 0,
-) -> RivalsTable:
-    """:func:`compare_rivals` for what :func:`~.grid.load_tunable` read; `page` finds a line's page in its id."""
-    if files.test is None:
-        raise FadaError("rivals are compared on test emissions: give them with --test.")
-    if isinstance(files.validation, NBest) or isinstance(files.test, NBest):
-        raise FadaError("rivals are compared on emissions of a CTC model; n-best lists can be tuned, not compared.")
-    return compare_rivals(
-        files.validation,
-        files.test,
-        knowledge,
-        grid=grid,
-        normalization=normalization,
-        clusters=clusters_from_ids(files.test.ids, page),
-        threads=threads,
-        seed=seed,
-    )
-
-
-def decode_tuned(
-    emissions: "Emissions | PathLike",
-    tuned: Tuned | PathLike | None = None,
-    knowledge: Knowledge | None = None,
-    threads: int | None = None,
-) -> Systems:
-    """Greedy, beam and, with tuned weights, tuned decoding of stored emissions, ready for evaluation."""
-    from fada.decoding.emissions import Emissions
-
-    data = emissions if isinstance(emissions, Emissions) else Emissions.load(emissions)
-    source = "emissions" if isinstance(emissions, Emissions) else str(emissions)
-    if data.references is None:
-        raise FadaError(
-            f"{source}: no references are stored with these emissions, so there is nothing to compare with."
-        )
-    weights = None if tuned is None else tuned if isinstance(tuned, Tuned) else Tuned.load(tuned)
-    if weights is not None and (seen := used_for_tuning(weights, data)):
-        raise FadaError(
-            f"{source}: the weights were tuned on {seen} of these {len(data.ids)} lines, so their error rates would be "
-            "too good. Evaluate on lines that tuning has not seen."
-        )
-    search = BeamSearch(data, knowledge or Knowledge(), threads)
-    plain = PLAIN if weights is None else PLAIN.change(beam=weights.beam)
-    texts = {BEAM: search.choose(plain), GREEDY: search.greedy()}
-    if weights is not None:
-        texts["tuned"] = search.choose(weights.weights)
-    columns: dict[str, list[str | None]] = {"domain": search.domains} if data.domains else {}
-    return Systems(search.ids, list(data.references), texts, columns, source)

@@ -1,0 +1,155 @@
+"""What every setting of the decoder makes of the same lines: decoded once, counted, kept in a file if one is given."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fada.common.files import write_text
+from fada.common.say import track
+from fada.decoding.search import Search
+from fada.decoding.weights import Weights
+from fada.errors import FadaError
+from fada.evaluation import significance as statistics
+from fada.evaluation.edits import score_lines
+from fada.evaluation.significance import Floats
+from fada.tuning.tuned import METRICS, Metric, PathLike
+
+Fractions = tuple[Floats, Floats]
+"""Numerators and denominators of an error rate in percent, both (lines,)."""
+
+
+class Counts(NamedTuple):
+    """What a setting's texts differ by from the references, each (lines,); `longer` is the longer text's length."""
+
+    edits: NDArray[np.int64]
+    word_edits: NDArray[np.int64]
+    longer: NDArray[np.int64]
+
+
+class Trials:
+    """The counts of every setting on every line; a setting is decoded once, and kept in a file if one is given."""
+
+    def __init__(
+        self,
+        search: Search,
+        *,
+        metric: Metric = "cer",
+        normalization: str | Iterable[str] | None = None,
+        store: PathLike | None = None,
+    ) -> None:
+        if search.references is None:
+            raise FadaError("tuning needs references: store them with the emissions (or n-best lists) of validation.")
+        if not search.ids:
+            raise FadaError("no lines to tune on.")
+        if metric not in METRICS:
+            raise FadaError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}.")
+        self.search = search
+        self.metric = metric
+        self.normalization = normalization
+        self.references = list(search.references)
+        self.counts: dict[Weights, Counts] = {}
+        self._stored: dict[Weights, Counts] = {}
+        nothing = score_lines(self.references, [""] * len(self.references), normalization=normalization)
+        self._characters, self._words = nothing.characters, nothing.words
+        self._store = Path(store) if store is not None else None
+        if self._store is not None:
+            self._resume(self._store)
+
+    def __len__(self) -> int:
+        return len(self._stored | self.counts)
+
+    def evaluate(self, weights: Weights) -> float:
+        """The error rate of a setting in percent."""
+        if weights in self._stored:
+            self.counts[weights] = self._stored[weights]
+        elif weights not in self.counts:
+            self.counts[weights] = self.count(self.search.choose(weights))
+            self._append(weights)
+        return self.error(weights)
+
+    def count(self, texts: Sequence[str]) -> Counts:
+        """The counts of texts of all lines."""
+        lines = score_lines(self.references, texts, normalization=self.normalization)
+        return Counts(lines.edits, lines.word_edits, np.maximum(lines.characters, lines.predicted_characters))
+
+    def fractions(self, counts: Counts, metric: Metric | None = None) -> Fractions:
+        """What the metric (that tuned by, if not named) divides by what."""
+        name = metric or self.metric
+        edits = counts.word_edits if name == "wer" else counts.edits
+        lengths = {"cer": self._characters, "wer": self._words, "ned": counts.longer}[name]
+        return 100.0 * edits, lengths.astype(np.float64)
+
+    def rate(self, counts: Counts, metric: Metric | None = None) -> float:
+        """The error rate of these counts in percent."""
+        numerators, denominators = self.fractions(counts, metric)
+        return float(numerators.sum() / max(1.0, denominators.sum()))
+
+    def error(self, weights: Weights, metric: Metric | None = None) -> float:
+        """The error rate of a setting that has been evaluated."""
+        return self.rate(self.counts[weights], metric)
+
+    def best(self, among: Iterable[Weights] | None = None) -> Weights:
+        """The evaluated setting with the lowest error; ties go to the one tried first."""
+        return min(self.counts if among is None else among, key=self.error)
+
+    def best_of(self, candidates: Iterable[Weights], description: str) -> Weights:
+        """Evaluate all, with progress, and return the best of them."""
+        unique = list(dict.fromkeys(candidates))
+        for weights in track(unique, description):
+            self.evaluate(weights)
+        return self.best(unique)
+
+    def difference_se(self, a: Counts, b: Counts, clusters: Sequence[object]) -> float:
+        """Standard error of the paired difference of two error rates in points."""
+        return statistics.difference_standard_error(self.fractions(a), self.fractions(b), cast(list[str], clusters))
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the lines, their references, their recogniser's output or the normalisation change."""
+        settings = [str(self.normalization), self.search.kind, self.search.knowledge.fingerprint()]
+        digest = hashlib.sha256(json.dumps(settings).encode())
+        for line, text in zip(self.search.ids, self.references, strict=True):
+            digest.update(f"{line}\0{text}\0".encode("utf-8", "surrogatepass"))
+        for part in self.search.recognized():
+            digest.update(part)
+        return digest.hexdigest()[:16]
+
+    def _resume(self, store: Path) -> None:
+        fingerprint = self.fingerprint
+        if not store.exists():
+            write_text(store, json.dumps({"fingerprint": fingerprint}) + "\n")
+            return
+        rows = store.read_text(encoding="utf-8").splitlines()
+        if json.loads(rows[0])["fingerprint"] != fingerprint:
+            raise FadaError(
+                f"{store}: results of other lines, or of another version. Give another file, or delete this one."
+            )
+        for number, row in enumerate(rows[1:], 1):
+            try:
+                value = json.loads(row)
+            except json.JSONDecodeError:  # the last line of an interrupted run
+                write_text(store, "\n".join(rows[:number]) + "\n")
+                break
+            self._stored[Weights(**value["weights"])] = counts_of(value)
+
+    def _append(self, weights: Weights) -> None:
+        if self._store is None:
+            return
+        row = {"weights": weights.model_dump(exclude_defaults=True), **counts_to_json(self.counts[weights])}
+        with self._store.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
+def counts_to_json(counts: Counts) -> dict[str, list[int]]:
+    """Counts as lists of whole numbers; the inverse is :func:`counts_of`."""
+    return {name: values.tolist() for name, values in counts._asdict().items()}
+
+
+def counts_of(values: dict[str, list[int]]) -> Counts:
+    """Counts from what :func:`counts_to_json` made."""
+    return Counts(*(np.array(values[name], dtype=np.int64) for name in Counts._fields))
