@@ -1,5 +1,6 @@
 """The alignment loss against slow definitions: path enumeration, token counting, the paper's formula."""
 
+import unicodedata
 from itertools import groupby, product
 
 import numpy as np
@@ -61,7 +62,8 @@ def test_token_counts_equal_brute_force_counting_of_every_token() -> None:
         expected = dict.fromkeys(alphabet, 0.0)
         for position in chosen:
             for token, p in enumerate(logits[line, position].softmax(-1).tolist()):
-                for character in targets.normalizer(table.decode([token])):
+                text = table.decode([token])
+                for character in targets.normalizer(text if position else text.lstrip(" ")):
                     expected[character if character in expected else OTHER] += p
         found = loss.character_counts(logits, labels)[line].tolist()
         # Bytes that are no character by themselves may or may not count as an unknown one.
@@ -256,3 +258,62 @@ def test_a_certain_text_has_the_distance_that_decoding_gives_it(spaces: str) -> 
     loss = AlignmentLoss.for_ctc(targets, symbols, distance="aligned_w2", lam=0.0)
     found = loss(torch.zeros(()), scores, torch.tensor([len(classes)]), ["old"])
     assert float(found) == pytest.approx(Guidance(targets["old"], distance="aligned_w2").distance_of(text), abs=1e-5)
+
+
+MARKED = ("", "e", "a", "\u0301", "\u0323", "é", " ")
+"""Letters, marks that compose with them and with each other, and a letter that is composed already."""
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(["NFC", "NFD", "none"]), st.integers(0, 5))
+def test_expected_counts_of_marks_equal_the_sum_over_all_paths(seed: int, form: str, length: int) -> None:
+    normalizer = fada.TextNormalizer(form=form)  # type: ignore[arg-type]
+    targets = fada.TargetSet.from_texts({"x": ["éẹe a\u0301"]}, normalizer)
+    loss = AlignmentLoss.for_ctc(targets, MARKED)
+    scores = log_probs(seed, 1, 5, len(MARKED))
+    probs = scores[0].exp().numpy()
+    cells = [*targets.symbols, OTHER]
+    expected = np.zeros(len(cells))
+    for path in product(range(len(MARKED)), repeat=length):
+        probability = np.prod([probs[t, c] for t, c in enumerate(path)])
+        for character in normalizer("".join(MARKED[label] for label, _ in groupby(path))):
+            expected[cells.index(character if character in cells else OTHER)] += probability
+    found = loss.character_counts(scores, torch.tensor([length]))[0].numpy()
+    if length < 4:  # a third mark on a letter that composes with the first alone is counted as if it stood alone
+        np.testing.assert_allclose(found, expected[: len(found)], atol=1e-10)
+    else:
+        np.testing.assert_allclose(found.sum(), expected.sum(), rtol=0.02)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.text(alphabet="eaoéèñ ẹç", min_size=1, max_size=8),
+    st.sampled_from(["NFC", "NFD"]),
+    st.sampled_from(["NFC", "NFD"]),
+)
+def test_a_character_is_the_same_in_loss_decoder_and_targets(text: str, written: str, counted: str) -> None:
+    """A model that writes composed or decomposed text, targets counted either way: a perfect reading costs nothing."""
+    targets = fada.TargetSet.from_texts({"x": [text]}, fada.TextNormalizer(form=counted))  # type: ignore[arg-type]
+    spelt = unicodedata.normalize(written, text)
+    symbols = ["", *sorted(set(spelt))]
+    frames = [frame for c in spelt for frame in (symbols.index(c), 0)]
+    certain = torch.full((1, len(frames), len(symbols)), -1e9, dtype=torch.float64)
+    certain[0, range(len(frames)), frames] = 0.0
+    loss = AlignmentLoss.for_ctc(targets, symbols, distance="aligned_w2")
+    assert loss.alignment(certain, torch.tensor([len(frames)]), ["x"]).item() == pytest.approx(0, abs=1e-6)
+    decoder = fada.CTCBeamDecoder(symbols, target=targets["x"], distance="aligned_w2")
+    best = decoder.decode(certain[0].numpy())[0]
+    assert best.text == spelt
+    assert best.distance == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_marks_of_a_character_decoder_count_with_their_letters(form: str) -> None:
+    tokenizer = tiny_models.character_tokenizer(" ae\u0301é")
+    targets = fada.TargetSet.from_texts({"x": ["aé"]})
+    ids = [tokenizer.get_vocab()[c] for c in unicodedata.normalize(form, " aé")]
+    certain = torch.full((1, len(ids), len(tokenizer)), -1e9)
+    certain[0, range(len(ids)), ids] = 0.0
+    loss = AlignmentLoss.for_tokens(targets, tokenizer, distance="aligned_w2")
+    counts = loss.character_counts(certain, torch.tensor([ids]))[0]
+    assert dict(zip([*targets.symbols, OTHER], counts.round().tolist(), strict=False)) == {"a": 1, "é": 1, OTHER: 0}

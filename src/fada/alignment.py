@@ -17,7 +17,8 @@ pool       whose frequencies are compared with the target
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -30,6 +31,9 @@ from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 from fada.text.alphabet import Alphabet, alphabet_of
 from fada.text.characters import OTHER
+from fada.text.counting import count_matrix
+from fada.text.joins import Join, joins_of
+from fada.text.tokens import TokenTable, whole_characters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -63,10 +67,87 @@ def expected_ctc_counts(log_probs: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         (batch, classes), float32 or wider.
     """
-    probs = _at_least_float32(log_probs).exp()
-    inside = torch.arange(probs.shape[1], device=probs.device) < lengths.to(probs.device)[:, None]  # (batch, time)
-    probs = probs * inside[..., None]
+    probs = _written_probs(log_probs, lengths)
     return probs.sum(1) - (probs[:, 1:] * probs[:, :-1]).sum(1)
+
+
+class _Joining(nn.Module):
+    r"""Expected number of times each join of two classes is written: what single classes cannot tell.
+
+    Where frames (or positions) are independent given the input, the probability :math:`h_t(s)` that the text ends in s
+    and its last class is the label of frame t, and :math:`b_t(s)`, that it ends in s and frame t is blank, follow from
+    those of frame t - 1; a join of s with the class k is written at t with the probability
+    :math:`p_t(k) (b_{t-1}(s) + [k \ne last(s)] \, h_{t-1}(s))`. Exact, in one pass over time.
+
+    Args:
+        joins: of the classes.
+        columns: of the characters.
+        blank: the class of the CTC blank; None for tokens, each of which is written at one position.
+    """
+
+    last: Tensor
+    alone: Tensor
+    before: Tensor
+    classes: Tensor
+    anew: Tensor
+    whole: Tensor
+    single: Tensor
+    change: Tensor
+
+    def __init__(self, joins: Sequence[Join], columns: Mapping[str, int], blank: int | None) -> None:
+        super().__init__()
+        self.blank = blank
+        ends = list(dict.fromkeys(join.before for join in joins))
+        state = {end: i for i, end in enumerate(ends)}
+        other = columns.get(OTHER, -1)
+        change = torch.zeros(len(joins), len(columns))
+        for row, join in enumerate(joins):
+            for character, amount in join.change.items():
+                change[row, columns.get(character, other)] += amount
+        whole = [
+            (row, state[after]) for row, join in enumerate(joins) if (after := (*join.before, join.joining)) in state
+        ]
+        single = [(row, state[join.joining,]) for row, join in enumerate(joins) if (join.joining,) in state]
+        for name, values in {
+            "last": [end[-1] for end in ends],
+            "alone": [len(end) == 1 for end in ends],
+            "before": [state[join.before] for join in joins],
+            "classes": [join.joining for join in joins],
+            "anew": [join.joining != join.before[-1] or blank is None for join in joins],
+            "whole": whole or torch.zeros(0, 2, dtype=torch.long),
+            "single": single or torch.zeros(0, 2, dtype=torch.long),
+        }.items():
+            self.register_buffer(name, torch.as_tensor(values), persistent=False)
+        self.register_buffer("change", change, persistent=False)
+
+    def forward(self, probs: Tensor) -> Tensor:
+        """By how much the expected counts of characters differ from those of single classes.
+
+        Args:
+            probs: (batch, time, classes), zero where nothing is to be written.
+
+        Returns:
+            (batch, characters).
+        """
+        last, before, classes = self.last, self.before, self.classes
+        held = idle = probs.new_zeros(len(probs), len(last))
+        written = probs.new_zeros(len(probs), len(classes))
+        previous = torch.zeros_like(probs[:, 0])
+        for now in probs.unbind(1):
+            flow = now[:, classes] * (idle[:, before] + held[:, before] * self.anew)
+            written = written + flow
+            moved = torch.zeros_like(held).index_add(1, self.whole[:, 1], flow[:, self.whole[:, 0]])
+            moved = moved.index_add(1, self.single[:, 1], -flow[:, self.single[:, 0]])
+            label = now[:, last]
+            if self.blank is None:
+                held = moved + label * self.alone
+            else:
+                idle, held = (
+                    now[:, self.blank, None] * (idle + held),
+                    moved + label * held + label * (1 - previous[:, last]) * self.alone,
+                )
+            previous = now
+        return written @ self.change.to(written)
 
 
 def expected_token_counts(logits: Tensor, labels: Tensor) -> Tensor:
@@ -80,6 +161,13 @@ def expected_token_counts(logits: Tensor, labels: Tensor) -> Tensor:
         (batch, vocabulary), float32 or wider.
     """
     return _SummedProbabilities.apply(logits, labels != -100)
+
+
+def _written_probs(log_probs: Tensor, lengths: Tensor) -> Tensor:
+    """(batch, time, classes) probabilities, zero beyond the length of each line."""
+    probs = _at_least_float32(log_probs).exp()
+    inside = torch.arange(probs.shape[1], device=probs.device) < lengths.to(probs.device)[:, None]  # (batch, time)
+    return probs * inside[..., None]
 
 
 class _SummedProbabilities(torch.autograd.Function):
@@ -128,6 +216,8 @@ class AlignmentLoss(nn.Module):
     """
 
     targets_matrix: Tensor
+    leading: Tensor
+    special: Tensor
     rows: Tensor
     columns: Tensor
     amounts: Tensor
@@ -136,7 +226,7 @@ class AlignmentLoss(nn.Module):
     def __init__(
         self,
         targets: TargetSet,
-        counts: Any,
+        texts: "_Texts",
         kind: Literal["ctc", "tokens"],
         lam: float = 0.5,
         distance: str = "sorted_w2",
@@ -144,7 +234,7 @@ class AlignmentLoss(nn.Module):
         pool: Pool = "sample",
         momentum: float = 0.9,
     ) -> None:
-        """See `for_ctc` and `for_tokens`; `counts` is the sparse (classes, characters) matrix of each class's text."""
+        """See `for_ctc` and `for_tokens`; `texts` is what the classes write."""
         super().__init__()
         if not 0 <= lam <= 1:
             raise FadaError(f"lam is {lam}, expected a number from 0 (alignment only) to 1 (task only).")
@@ -156,7 +246,7 @@ class AlignmentLoss(nn.Module):
         self.scale, self.pool, self.kind, self.momentum = scale, pool, kind, momentum
         self.distance_name, self.distance = distance, distances.get(distance)
         self.domains = targets.domains
-        matrix = counts.tocoo()  # (classes, n): the characters of each class
+        matrix = texts.counts.tocoo()  # (classes, n): the characters of each class
         # (domains + 1, n), without OTHER; the last row, all domains together, is for lines of any other domain
         rows = np.vstack([targets.frequencies, targets.overall.frequencies])
         frequencies = torch.tensor(rows, dtype=torch.float32)
@@ -166,6 +256,10 @@ class AlignmentLoss(nn.Module):
         self.register_buffer("columns", torch.from_numpy(matrix.col.astype(np.int64)), persistent=False)
         self.register_buffer("amounts", torch.from_numpy(matrix.data.astype(np.float32)), persistent=False)
         self.register_buffer("running", torch.zeros_like(frequencies))
+        self.joining = texts.joining
+        self.register_buffer("leading", torch.from_numpy(texts.leading), persistent=False)
+        self.register_buffer("special", torch.from_numpy(texts.special), persistent=False)
+        self.space = texts.space
         self.last_alignment: Tensor | None = None
         self._told: set[str | None] = set()
 
@@ -182,19 +276,8 @@ class AlignmentLoss(nn.Module):
             blank: the class that writes nothing.
             options: `lam`, `distance`, `scale`, `pool`.
         """
-        from scipy.sparse import csr_matrix
-
-        cells = _cells(targets)
-        index = {character: i for i, character in enumerate(cells)}
-        texts = alphabet_of(symbols, blank).texts
-        written = [
-            (row, index.get(character, index[OTHER]))
-            for row, text in enumerate(texts)
-            for character in targets.normalizer.of_part(text)
-        ]
-        rows, columns = zip(*written, strict=True) if written else ((), ())
-        counts = csr_matrix((np.ones(len(written)), (rows, columns)), shape=(len(texts), len(cells)))
-        return cls(targets, _without_unused_other(counts, targets), "ctc", **options)
+        alphabet = alphabet_of(symbols, blank)
+        return cls(targets, _Texts.of_classes(targets, alphabet.texts, alphabet.blank), "ctc", **options)
 
     @classmethod
     def for_tokens(
@@ -216,11 +299,9 @@ class AlignmentLoss(nn.Module):
             vocabulary_size: columns of the logits, where the output layer is larger than the tokenizer.
             options: `lam`, `distance`, `scale`, `pool`.
         """
-        from fada.text.tokens import TokenTable
-
         table = TokenTable.from_tokenizer(tokenizer)
-        counts = table.resized(vocabulary_size or len(table)).counts(_cells(targets), targets.normalizer)
-        return cls(targets, _without_unused_other(counts, targets), "tokens", **options)
+        texts = _Texts.of_tokens(targets, table.resized(vocabulary_size or len(table)))
+        return cls(targets, texts, "tokens", **options)
 
     def forward(
         self, task_loss: Tensor, scores: Tensor, extent: Tensor, domains: Sequence[str | None] | Tensor
@@ -269,7 +350,24 @@ class AlignmentLoss(nn.Module):
         """(batch, n) expected number of each character of the alphabet in each line."""
         classes = (expected_ctc_counts if self.kind == "ctc" else expected_token_counts)(scores, extent)
         counts = classes.new_zeros(len(classes), self.targets_matrix.shape[1])
-        return counts.index_add(1, self.columns, classes[:, self.rows] * self.amounts.to(classes.dtype))
+        counts = counts.index_add(1, self.columns, classes[:, self.rows] * self.amounts.to(classes.dtype))
+        if self.kind == "ctc":
+            return counts if self.joining is None else counts + self.joining(_written_probs(scores, extent))
+        if self.space is not None:
+            spaces = nn.functional.pad(
+                self._leading_spaces(scores, extent), (self.space, counts.shape[1] - self.space - 1)
+            )
+            counts = counts - spaces
+        if self.joining is not None:
+            counts = counts + self.joining(_softmax(scores) * (extent != -100)[..., None])
+        return counts
+
+    def _leading_spaces(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(batch, 1) expected spaces that the first token of each text begins with: no text begins with a space."""
+        is_text = (labels != -100) & ~self.special[labels.clamp(min=0)]
+        first = is_text.to(torch.uint8).argmax(1)
+        probs = _softmax(logits[torch.arange(len(logits), device=logits.device), first])  # (batch, vocabulary)
+        return (probs @ self.leading.to(probs) * is_text.any(1))[:, None]
 
     def start_epoch(self) -> None:
         """Forget the running average."""
@@ -327,13 +425,42 @@ def frequencies_of(counts: Tensor) -> Tensor:
     return torch.where(written, counts / torch.where(written, total, 1.0), 0.0)
 
 
-def _cells(targets: TargetSet) -> tuple[str, ...]:
-    """The characters that are told apart, with a last cell for all others."""
-    return targets.symbols if OTHER in targets.symbols else (*targets.symbols, OTHER)
+@dataclass(frozen=True)
+class _Texts:
+    """What the classes of a model write, over the characters of the targets.
 
+    Attributes:
+        counts: (classes, n) sparse, the characters of each class on its own; `OTHER` only where one can be written.
+        joining: for classes that change what stands before them, if there are any.
+        leading: (classes,) spaces that a token begins with.
+        special: (classes,) bool, tokens that are no text.
+        space: the column in which these spaces are counted, None where there are none.
+    """
 
-def _without_unused_other(counts: Any, targets: TargetSet) -> Any:
-    """Drop the `OTHER` column where no class can write such a character: n stays the size of the alphabet."""
-    if OTHER in targets.symbols or counts[:, -1].nnz:
-        return counts
-    return counts[:, :-1]
+    counts: Any
+    joining: _Joining | None
+    leading: np.ndarray
+    special: np.ndarray
+    space: int | None = None
+
+    @classmethod
+    def of_classes(cls, targets: TargetSet, texts: Sequence[str], blank: int | None) -> "_Texts":
+        """Of the classes of a CTC model; without a blank, of tokens."""
+        joins = joins_of(texts, targets.normalizer)
+        cells = targets.symbols if OTHER in targets.symbols else (*targets.symbols, OTHER)
+        counts = count_matrix(texts, cells, targets.normalizer)
+        joined = {c for join in joins for c, amount in join.change.items() if amount > 0}
+        if OTHER not in targets.symbols and not counts[:, -1].nnz and joined <= set(cells):
+            counts, cells = counts[:, :-1], cells[:-1]  # nothing else can be written: n stays the size of the alphabet
+        joining = _Joining(joins, {c: i for i, c in enumerate(cells)}, blank) if joins else None
+        return cls(counts, joining, np.zeros(len(texts)), np.zeros(len(texts), bool))
+
+    @classmethod
+    def of_tokens(cls, targets: TargetSet, table: TokenTable) -> "_Texts":
+        """Of the tokens of a decoder, of which the first may begin with a space that is no part of the text."""
+        texts = [whole_characters(piece) for piece in table.pieces]
+        parts = map(targets.normalizer.of_part, texts)
+        leading = np.array([len(part) - len(part.lstrip(" ")) for part in parts], np.float64)
+        space = targets.symbols.index(" ") if " " in targets.symbols else len(targets.symbols)
+        known = cls.of_classes(targets, texts, None)
+        return replace(known, leading=leading, special=table.special, space=space if leading.any() else None)

@@ -8,14 +8,18 @@ applied to the few distinct characters instead of to the text, which is what mak
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fada.errors import FadaError
-from fada.text.characters import joins_previous
+from fada.text.characters import OTHER, joins_previous
 from fada.text.normalizer import TextNormalizer
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 CHUNK = 1 << 20
 """Characters held back before they are counted."""
@@ -133,6 +137,26 @@ def count_by_domain(pairs: Iterable[tuple[str, str]], normalizer: TextNormalizer
                 counter.flush()
             pending = 0
     return {domain: counter.counts() for domain, counter in counters.items()}
+
+
+def count_matrix(texts: Sequence[str], alphabet: Sequence[str], normalizer: TextNormalizer) -> "csr_matrix":
+    """How often each of `texts`, as parts of longer texts, holds each character: sparse (texts, alphabet).
+
+    A character outside the alphabet is counted in the cell `OTHER` if the alphabet has one, else not at all.
+    """
+    from scipy.sparse import csr_matrix
+
+    index = {symbol: i for i, symbol in enumerate(alphabet)}
+    other = index.get(OTHER)
+    rows: list[int] = []
+    columns: list[int] = []
+    for row, text in enumerate(texts):
+        for character in normalizer.of_part(text) if text else "":
+            column = index.get(character, other)
+            if column is not None:
+                rows.append(row)
+                columns.append(column)
+    return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(texts), len(index)))  # repeated cells add up
 
 
 def _histogram(text: str) -> Counter[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from fada.errors import FadaError
-from fada.text.characters import OTHER
+from fada.text.counting import count_matrix
 from fada.text.normalizer import TextNormalizer
 
 if TYPE_CHECKING:
@@ -94,18 +94,7 @@ class TokenTable:
         that are only a part of a character belong to no token and are not counted: of the 50,265 tokens of RoBERTa
         these are 208. The matrix is therefore exact for texts whose characters are whole within tokens.
         """
-        index = {symbol: i for i, symbol in enumerate(alphabet)}
-        other = index.get(OTHER)
-        rows: list[int] = []
-        columns: list[int] = []
-        for row, piece in enumerate(self.pieces):
-            for character in normalizer.of_part(whole_characters(piece)) if piece else "":
-                column = index.get(character, other)
-                if column is not None:
-                    rows.append(row)
-                    columns.append(column)
-        shape = (len(self), len(index))
-        return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)  # repeated cells are summed
+        return count_matrix([whole_characters(piece) for piece in self.pieces], alphabet, normalizer)
 
 
 def complete_text(data: bytes) -> tuple[str, bytes]:
