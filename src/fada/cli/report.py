@@ -1,5 +1,7 @@
 """``fada report``: run folders to one HTML file, and to the paper's tables."""
 
+import shlex
+import sys
 from pathlib import Path
 
 import typer
@@ -62,6 +64,7 @@ def register(app: typer.Typer) -> None:
             normalization=normalization,
             units=units,
             average=average,
+            command=shlex.join(["fada", *sys.argv[1:]]),
         )
         if as_json:
             print_json(written.to_dict())

@@ -10,7 +10,8 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,30 @@ _LINE_SHARE = 0.55  # of the size, at most, for the texts of the lines; images t
 
 
 @dataclass(frozen=True)
+class Look:
+    """What a report shows.
+
+    Attributes:
+        title: the heading; by default made of data set and model.
+        baseline, compared: the two systems to put side by side; by default plain and guided decoding.
+        with_images: embed line images.
+        max_bytes: size of the file: image quality, then the number of images, then of listed lines are fitted to it.
+        resamples: for intervals and tests.
+        command: what was typed to make it.
+    """
+
+    title: str | None = None
+    baseline: str | None = None
+    compared: str | None = None
+    with_images: bool = True
+    max_bytes: int = MAX_BYTES
+    resamples: int = 2000
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class Written:
-    """What :func:`write_report` made: the file, its size in bytes, and what had to be left out."""
+    """What :func:`write_report` made: the file, its size in bytes, what had to be left out, and what it says."""
 
     path: Path
     size: int
@@ -47,10 +70,12 @@ class Written:
     images: int
     notes: tuple[str, ...]
     tables: tuple[Path, ...] = ()
+    views: tuple[sections.View, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {**vars(self), "path": str(self.path), "tables": [str(path) for path in self.tables]}
+        told = {name: value for name, value in vars(self).items() if name != "views"}
+        return {**told, "path": str(self.path), "tables": [str(path) for path in self.tables]}
 
 
 def write_report(
@@ -58,14 +83,8 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     data: str | os.PathLike[str] | None = None,
-    title: str | None = None,
-    baseline: str | None = None,
-    compared: str | None = None,
-    with_images: bool = True,
-    max_bytes: int = MAX_BYTES,
-    resamples: int = 2000,
     tables: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> Written:
     """Write the report of one or several run folders.
 
@@ -73,26 +92,25 @@ def write_report(
         runs: run folders; runs that differ in the seed alone are averaged.
         out: the HTML file; by default ``report.html`` in the folder of a single run, or here for several.
         data: where the line images are (see :func:`fada.read_lines`); by default what the configuration names.
-        title: the heading; by default made of data set and model.
-        baseline, compared: the two systems to put side by side; by default plain and guided decoding.
-        with_images: embed line images.
-        max_bytes: size of the file: image quality, then the number of images, then of listed lines are fitted to it.
-        resamples: for intervals and tests.
         tables: also write the paper's tables into this folder, as HTML, Markdown, LaTeX and CSV.
-        options: how texts are compared: `average`, `units`, `normalization` of :func:`fada.evaluate`.
+        settings: fields of :class:`Look`, and how texts are compared: `average`, `units`, `normalization` of
+            :func:`fada.evaluate`.
     """
+    shown = {one.name for one in fields(Look)}
+    look = Look(**{name: value for name, value in settings.items() if name in shown})
+    options = {name: value for name, value in settings.items() if name not in shown}
     results = load_runs(runs, **options)
-    sets = data_sets(results, baseline, compared)
+    sets = data_sets(results, look.baseline, look.compared)
     if out is None:
         out = results[0].folder / "report.html" if len(results) == 1 else "report.html"
     path = Path(out)
     listed = LineList(sets, options)
-    context = _context(results, sets, listed, title, options, resamples)
+    context = _context(results, sets, listed, look, options)
     shell = len(_render(context, "").encode("utf-8"))
     exports = {table.name: {ending: table.to_format(ending) for ending in FORMATS} for table in context["tables"]}
-    budget = max_bytes - shell - len(script_json(exports).encode("utf-8"))
+    budget = look.max_bytes - shell - len(script_json(exports).encode("utf-8"))
     listed.fit(int(budget * _LINE_SHARE))
-    if with_images:
+    if look.with_images:
         spare = budget - len(script_json(listed.payload()).encode("utf-8")) - 40 * len(listed.kept) - 2000
         _embed_images(listed, results, data, spare, context)
     context["line_notes"] = listed.notes
@@ -100,7 +118,13 @@ def write_report(
     write_text(path, page)
     written = write_tables(context["tables"], tables) if tables else []
     return Written(
-        path, len(page.encode("utf-8")), len(listed.kept), len(listed.images), tuple(listed.notes), tuple(written)
+        path=path,
+        size=len(page.encode("utf-8")),
+        lines=len(listed.kept),
+        images=len(listed.images),
+        notes=tuple(listed.notes),
+        tables=tuple(written),
+        views=tuple(context["sets"]),
     )
 
 
@@ -124,9 +148,8 @@ def _context(
     runs: Sequence[RunResults],
     sets: Sequence[DataSet],
     listed: LineList,
-    title: str | None,
+    look: Look,
     options: dict[str, Any],
-    resamples: int,
 ) -> dict[str, Any]:
     models = list(dict.fromkeys(run.model for run in runs))
     names = dict.fromkeys(data_set.source for data_set in sets)
@@ -146,13 +169,15 @@ def _context(
         ("Licence of the data", ", ".join(licences) or "not recorded"),
         ("Model", ", ".join(models)),
         ("Seeds", ", ".join(map(str, dict.fromkeys(seeds))) or "not recorded"),
-        ("Intervals and tests", f"{resamples:,} resamples of lines, seed 0"),
+        ("Intervals and tests", f"{look.resamples:,} resamples of lines, seed 0"),
+        ("Made", f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}"),
+        *([("Command", look.command)] if look.command else []),
     ]
     return {
-        "title": title or f"{', '.join(names)}: {', '.join(models)}",
+        "title": look.title or f"{', '.join(names)}: {', '.join(models)}",
         "version": __version__,
         "kicker": " · ".join(filter(None, kicker)),
-        "sets": [sections.view(i, s, listed, options, resamples) for i, s in enumerate(sets)],
+        "sets": [sections.view(i, s, listed, options, look.resamples) for i, s in enumerate(sets)],
         "any_pair": not all(data_set.single for data_set in sets),
         "tuning": sections.tuning_figures(runs),
         "learning": sections.learning_figures(runs, sets),

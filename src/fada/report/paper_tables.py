@@ -3,6 +3,7 @@
 Runs that differ in nothing but the seed are one row: mean and standard error of the mean (SEM) over their seeds.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -88,11 +89,12 @@ def ablation_table(runs: Sequence[RunResults]) -> Table | None:
             Cell(_relative(over_seeds(found[m])["all"]["cer"].mean, standard), signed=True) if m in found else None
             for m in columns
         ]
-        rows.append((dataset, model, *_mark_best(cells)))
+        rows.append((dataset, model, *_mark_best(cells, below=0.0)))
     return Table(
         name="ablation",
         title="Ablation",
-        caption="Relative change of the mean CER against standard training; negative is better. Bold: best of its row.",
+        caption="Relative change of the mean CER against standard training; negative is better. Bold: best of its row, "
+        "if it is better than standard.",
         heads=(),
         columns=("Data", "Model", *columns),
         labels=2,
@@ -194,8 +196,8 @@ def paper_tables(runs: Sequence[RunResults]) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def _mark_best(cells: Sequence[Cell | None], period: int = 1) -> list[Cell | None]:
-    """Mark the smallest printed value among every `period`-th cell, if there is more than one to choose from."""
+def _mark_best(cells: Sequence[Cell | None], period: int = 1, below: float = math.inf) -> list[Cell | None]:
+    """Mark the smallest printed value among every `period`-th cell, if it is below `below` and not the only one."""
     result = list(cells)
     for start in range(period):
         values = {i: cell for i in range(start, len(cells), period) if (cell := cells[i]) is not None}
@@ -203,7 +205,7 @@ def _mark_best(cells: Sequence[Cell | None], period: int = 1) -> list[Cell | Non
             continue
         smallest = min(round(cell.value.mean, 2) for cell in values.values())
         for i, cell in values.items():
-            if round(cell.value.mean, 2) == smallest:
+            if round(cell.value.mean, 2) == smallest < below:
                 result[i] = replace(cell, best=True)
     return result
 

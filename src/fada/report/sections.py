@@ -1,7 +1,8 @@
 """The sections of the report as plain values for its template: numbers, sentences and finished drawings."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from markupsafe import Markup
@@ -10,6 +11,7 @@ from fada import distances
 from fada.decoding.weights import Weights
 from fada.evaluation.confusions import character_changes, confusions
 from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, score_lines
+from fada.evaluation.significance import MeanSem
 from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
 from fada.report.comparison import Contender, DataSet, Pairing
 from fada.report.lines import LineList
@@ -21,37 +23,160 @@ from fada.text.normalizer import TextNormalizer
 SHOWN_CHARACTERS = 22
 SHOWN_DOMAINS = 12
 SHOWN_CONFUSIONS = 10
+UNREAD = 50.0
+"""CER in percent above which a model is said not to read: what such systems differ in is no gain."""
 _OTHER_STYLES = ("s2", "s3", "s4", "s5")
+Compared = Mapping[str, Any]
+"""How texts are compared: `average`, `units`, `normalization` of :func:`fada.evaluate`."""
 
 
-def view(
-    number: int, data_set: DataSet, listed: LineList, options: Mapping[str, Any], resamples: int
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Tile:
+    """A figure of the masthead."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """A system in the table of results; `difference` is None for the baseline."""
+
+    contender: Contender
+    evaluation: Evaluation
+    rates: Mapping[str, MeanSem]
+    difference: Difference | None
+    best: bool
+    role: str
+    """``first reading``, ``second reading`` or nothing."""
+
+    @property
+    def label(self) -> str:
+        """What the system is called."""
+        return self.contender.label
+
+    @property
+    def distance(self) -> float | None:
+        """Sorted W2 between the character frequencies of what was read and of the reference."""
+        return self.evaluation.distance.get("sorted_w2")
+
+    @property
+    def significance(self) -> str:
+        """Whether the difference is larger than chance explains, with p."""
+        if self.difference is None:
+            return ""
+        return f"{'yes' if self.difference.significant else 'no'}, p\u00a0{_equation(self.difference.p_holm)}"
+
+
+@dataclass(frozen=True)
+class DomainRow:
+    """A domain: error rates of both readings in percent, drawn as `bars`; `number` is that of the list of lines."""
+
+    name: str
+    number: int
+    lines: int
+    bars: Markup
+    before: float
+    after: float
+    difference: Difference | None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished drawing with its title, a note, and the curves that its legend names."""
+
+    name: str
+    note: str
+    chart: Markup
+    curves: Sequence[Curve] = ()
+
+
+@dataclass(frozen=True)
+class ConfusionRow:
+    """A character read as another, and how often in each reading."""
+
+    reference: str
+    predicted: str
+    names: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class CharacterRow:
+    """A character, how often it occurs, and its errors in each reading."""
+
+    character: str
+    name: str
+    occurrences: int
+    before: int
+    after: int
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Listing(Generic[Row]):
+    """Rows under a caption."""
+
+    caption: str
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class View:
     """Everything that the page says about one data set."""
+
+    index: int
+    name: str
+    single: bool
+    before: Contender
+    after: Contender
+    seeds: int
+    how: str
+    verdict: Markup
+    unread: bool
+    tiles: Sequence[Tile]
+    results: Sequence[ResultRow]
+    notes: Sequence[str]
+    domains: Sequence[DomainRow]
+    frequencies: Sequence[Drawing]
+    more_frequencies: Sequence[Drawing]
+    target_name: str
+    confusions: Sequence[Listing[ConfusionRow]]
+    characters: Sequence[Listing[CharacterRow]]
+
+
+def view(number: int, data_set: DataSet, listed: LineList, options: Compared, resamples: int) -> View:
+    """Compute it."""
     evaluations = {c.label: c.evaluation(options, resamples) for c in data_set.contenders}
     differences = data_set.differences(options, resamples)
     pairing = Pairing.of(data_set.before, data_set.after)
     before, after = evaluations[data_set.before.label], evaluations[data_set.after.label]
     frequencies, target_name = _frequencies(data_set, pairing)
-    return {
-        "index": number,
-        "name": data_set.name,
-        "single": data_set.single,
-        "before": data_set.before,
-        "after": data_set.after,
-        "seeds": max(len(c.runs) for c in data_set.contenders),
-        "how": before.describe() + f"; {before.clusters:,} lines.",
-        "verdict": _verdict(data_set, evaluations, differences),
-        "tiles": _tiles(data_set, pairing, before, after, options),
-        "results": _results(data_set, evaluations, differences),
-        "notes": _notes(data_set, evaluations),
-        "domains": _domains(data_set, listed, pairing, before, after, options, resamples),
-        "frequencies": frequencies[:SHOWN_DOMAINS],
-        "more_frequencies": frequencies[SHOWN_DOMAINS:],
-        "target_name": target_name,
-        "confusions": _confusions(data_set, pairing, options),
-        "characters": [] if data_set.single else _characters(pairing, options),
-    }
+    unread = all(c.rates["cer"].mean > UNREAD for c in data_set.contenders)
+    return View(
+        index=number,
+        name=data_set.name,
+        single=data_set.single,
+        before=data_set.before,
+        after=data_set.after,
+        seeds=max(len(c.runs) for c in data_set.contenders),
+        how=before.describe() + f"; {before.clusters:,} lines.",
+        verdict=_unread(data_set) if unread else _verdict(data_set, evaluations, differences),
+        unread=unread,
+        tiles=_tiles(data_set, pairing, before, after, options),
+        results=_results(data_set, evaluations, differences, unread),
+        notes=_notes(data_set, evaluations),
+        domains=_domains(data_set, listed, pairing, (before, after), options, resamples),
+        frequencies=frequencies[:SHOWN_DOMAINS],
+        more_frequencies=frequencies[SHOWN_DOMAINS:],
+        target_name=target_name,
+        confusions=_confusions(data_set, pairing, options),
+        characters=[] if data_set.single else _characters(pairing, options),
+    )
 
 
 def p_value(p: float) -> str:
@@ -60,6 +185,14 @@ def p_value(p: float) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------ masthead
+
+
+def _unread(data_set: DataSet) -> Markup:
+    best = min(data_set.contenders, key=lambda c: c.rates["cer"].mean)
+    return Markup(
+        "<b>The model does not read yet.</b> Even <b>{}</b>, the best here, has a character error rate of {:.1f} %: "
+        "differences between such texts are no gain. Train longer, or on more lines, before comparing systems."
+    ).format(best.label, best.rates["cer"].mean)
 
 
 def _verdict(data_set: DataSet, evaluations: Mapping[str, Evaluation], differences: Mapping[str, Difference]) -> Markup:
@@ -105,15 +238,13 @@ def _verdict(data_set: DataSet, evaluations: Mapping[str, Evaluation], differenc
     return Markup(" ").join(sentences)
 
 
-def _tiles(
-    data_set: DataSet, pairing: Pairing, before: Evaluation, after: Evaluation, options: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    def rates(label: str, metric: str) -> dict[str, Any]:
+def _tiles(data_set: DataSet, pairing: Pairing, before: Evaluation, after: Evaluation, options: Compared) -> list[Tile]:
+    def rates(label: str, metric: str) -> Tile:
         first, second = getattr(before, metric), getattr(after, metric)
         value = f"{first:.2f}" if data_set.single else f"{first:.2f} → {second:.2f}"
         interval = after.intervals.get(metric)
         note = f"95 % interval {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
-        return {"label": label, "value": Markup("{} <small>%</small>").format(value), "note": note}
+        return Tile(label, Markup("{} <small>%</small>").format(value), note)
 
     tiles = [rates("Character error rate", "cer"), rates("Word error rate", "wer")]
     if not data_set.single and pairing.ids:
@@ -121,20 +252,12 @@ def _tiles(
         first = score_lines(pairing.references, pairing.before, **compared).edits
         second = score_lines(pairing.references, pairing.after, **compared).edits
         better, worse = int((second < first).sum()), int((second > first).sum())
-        tiles.append(
-            {
-                "label": "Lines",
-                "value": Markup('<span class="better">▼ {:,}</span> <span class="worse">▲ {:,}</span>').format(
-                    better, worse
-                ),
-                "note": f"with fewer, with more errors; {len(first) - better - worse:,} the same",
-            }
-        )
+        counts = Markup('<span class="better">▼ {:,}</span> <span class="worse">▲ {:,}</span>').format(better, worse)
+        tiles.append(Tile("Lines", counts, f"with fewer, with more errors; {len(first) - better - worse:,} the same"))
     if "sorted_w2" in before.distance and "sorted_w2" in after.distance:
         first_w2, second_w2 = (1000 * e.distance["sorted_w2"] for e in (before, after))
         value = f"{first_w2:.3f}" if data_set.single else f"{first_w2:.3f} → {second_w2:.3f}"
-        label = "Distance of character frequencies"
-        tiles.append({"label": label, "value": value, "note": "sorted W₂ to the reference, × 1000"})
+        tiles.append(Tile("Distance of character frequencies", value, "sorted W₂ to the reference, × 1000"))
     return tiles
 
 
@@ -142,32 +265,21 @@ def _tiles(
 
 
 def _results(
-    data_set: DataSet, evaluations: Mapping[str, Evaluation], differences: Mapping[str, Difference]
-) -> list[dict[str, Any]]:
+    data_set: DataSet, evaluations: Mapping[str, Evaluation], differences: Mapping[str, Difference], unread: bool
+) -> list[ResultRow]:
     rates = {c.label: c.rates for c in data_set.contenders}
     smallest = min(round(r["cer"].mean, 2) for r in rates.values())
-    rows = []
-    for contender in data_set.contenders:
-        label = contender.label
-        change = differences.get(label)
-        role = "" if data_set.single else _role(data_set, contender)
-        significance = ""
-        if change is not None:
-            significance = f"{'yes' if change.significant else 'no'}, p\u00a0{_equation(change.p_holm)}"
-        rows.append(
-            {
-                "label": label,
-                "role": {"first reading": "is-before", "second reading": "is-after"}.get(role, ""),
-                "role_name": role,
-                **rates[label],
-                "best": len(rates) > 1 and round(rates[label]["cer"].mean, 2) == smallest,
-                "intervals": evaluations[label].intervals,
-                "distance": evaluations[label].distance.get("sorted_w2"),
-                "difference": change,
-                "significance": significance,
-            }
+    return [
+        ResultRow(
+            contender=contender,
+            evaluation=evaluations[contender.label],
+            rates=rates[contender.label],
+            difference=differences.get(contender.label),
+            best=not unread and len(rates) > 1 and round(rates[contender.label]["cer"].mean, 2) == smallest,
+            role="" if data_set.single else _role(data_set, contender),
         )
-    return rows
+        for contender in data_set.contenders
+    ]
 
 
 def _role(data_set: DataSet, contender: Contender) -> str:
@@ -195,11 +307,11 @@ def _domains(
     data_set: DataSet,
     listed: LineList,
     pairing: Pairing,
-    before: Evaluation,
-    after: Evaluation,
-    options: Mapping[str, Any],
+    both: tuple[Evaluation, Evaluation],
+    options: Compared,
     resamples: int,
-) -> list[dict[str, Any]]:
+) -> list[DomainRow]:
+    before, after = both
     names = [name for name in before.per_domain if name in after.per_domain]
     if not names or names == [NO_LABEL]:
         return []
@@ -214,15 +326,15 @@ def _domains(
             bars.append(interval_bar(second.cer, second.intervals.get("cer"), limit, "s1"))
         if data_set.single or name in tests:
             rows.append(
-                {
-                    "name": name,
-                    "number": listed.domain_number(name),
-                    "lines": first.lines // len(data_set.before.runs),
-                    "bars": Markup().join(bars),
-                    "before": first.cer,
-                    "after": second.cer,
-                    "difference": None if data_set.single else tests[name]["cer"],
-                }
+                DomainRow(
+                    name=name,
+                    number=listed.domain_number(name),
+                    lines=first.lines // len(data_set.before.runs),
+                    bars=Markup().join(bars),
+                    before=first.cer,
+                    after=second.cer,
+                    difference=None if data_set.single else tests[name]["cer"],
+                )
             )
     return rows
 
@@ -230,7 +342,7 @@ def _domains(
 # --------------------------------------------------------------------------------------------------- frequencies
 
 
-def _frequencies(data_set: DataSet, pairing: Pairing) -> tuple[list[dict[str, Any]], str]:
+def _frequencies(data_set: DataSet, pairing: Pairing) -> tuple[list[Drawing], str]:
     """A drawing for each domain, and what its bars are."""
     runs = [*data_set.after.runs, *data_set.before.runs]
     targets = next((run.targets for run in runs if run.targets is not None), None)
@@ -250,13 +362,8 @@ def _frequencies(data_set: DataSet, pairing: Pairing) -> tuple[list[dict[str, An
         columns = [[100 * p.frequency(c) for c in symbols] for p in (target, before, after)]
         labels = ("target" if targets is not None else "reference", data_set.before.label, data_set.after.label)
         title = f"Character frequencies of {name}: {', '.join(labels)}"
-        figures.append(
-            {
-                "name": name,
-                "note": _distance_note(target, before, after, data_set.single),
-                "chart": frequency_chart(symbols, columns[0], columns[1], columns[2], title, labels),
-            }
-        )
+        chart = frequency_chart(symbols, columns[0], columns[1], columns[2], title, labels)
+        figures.append(Drawing(name, _distance_note(target, before, after, data_set.single), chart))
     return figures, "target of the domain" if targets is not None else "reference texts"
 
 
@@ -278,58 +385,60 @@ def _distance_note(target: CharDistribution, before: CharDistribution, after: Ch
 # ---------------------------------------------------------------------------------------------------- confusions
 
 
-def _confusions(data_set: DataSet, pairing: Pairing, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _confusions(data_set: DataSet, pairing: Pairing, options: Compared) -> list[Listing[ConfusionRow]]:
     compared = {name: value for name, value in options.items() if name != "average"}
     before, after = (
         {(c.reference, c.predicted): c.count for c in confusions(pairing.references, texts, **compared)}
         for texts in (pairing.before, pairing.after)
     )
-    rows: list[dict[str, Any]] = [
-        {
-            "reference": reference,
-            "predicted": predicted,
-            "names": f"{unicode_name(reference).lower()} → {unicode_name(predicted).lower()}",
-            "before": before.get((reference, predicted), 0),
-            "after": after.get((reference, predicted), 0),
-        }
+    rows = [
+        ConfusionRow(
+            reference=reference,
+            predicted=predicted,
+            names=f"{unicode_name(reference).lower()} → {unicode_name(predicted).lower()}",
+            before=before.get((reference, predicted), 0),
+            after=after.get((reference, predicted), 0),
+        )
         for reference, predicted in before.keys() | after.keys()
     ]
     if not rows:
         return []
 
-    def key(row: Mapping[str, Any]) -> tuple[int, int, str, str]:
-        return (row["after"] - row["before"], -row["before"], row["reference"], row["predicted"])
+    def key(row: ConfusionRow) -> tuple[int, int, str, str]:
+        return (-abs(row.after - row.before), -row.before, row.reference, row.predicted)
 
     if data_set.single:
-        common = sorted(rows, key=lambda row: (-row["before"], row["reference"], row["predicted"]))
-        return [{"caption": "The most frequent confusions", "rows": common[: 2 * SHOWN_CONFUSIONS]}]
-    fewer = sorted((row for row in rows if row["after"] < row["before"]), key=key)
-    more = sorted((row for row in rows if row["after"] > row["before"]), key=lambda row: (-key(row)[0], *key(row)[1:]))
+        common = sorted(rows, key=lambda row: (-row.before, row.reference, row.predicted))
+        return [Listing("The most frequent confusions", common[: 2 * SHOWN_CONFUSIONS])]
+    fewer = sorted((row for row in rows if row.after < row.before), key=key)
+    more = sorted((row for row in rows if row.after > row.before), key=key)
     return [
-        {"caption": "Confusions that became rarer", "rows": fewer[:SHOWN_CONFUSIONS]},
-        {"caption": "Confusions that became more frequent", "rows": more[:SHOWN_CONFUSIONS]},
+        Listing("Confusions that became rarer", fewer[:SHOWN_CONFUSIONS]),
+        Listing("Confusions that became more frequent", more[:SHOWN_CONFUSIONS]),
     ]
 
 
-def _characters(pairing: Pairing, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _characters(pairing: Pairing, options: Compared) -> list[Listing[CharacterRow]]:
     compared = {name: value for name, value in options.items() if name != "average"}
     changes = character_changes(pairing.references, pairing.before, pairing.after, **compared)
-
-    def rows(chosen: Iterable[Any]) -> list[dict[str, Any]]:
-        return [{**vars(change), "name": unicode_name(change.character).lower()} for change in chosen]
-
     helped = [change for change in changes if change.helped > 0][:SHOWN_CONFUSIONS]
     hurt = [change for change in reversed(changes) if change.helped < 0][:SHOWN_CONFUSIONS]
     return [
-        {"caption": "Characters most helped", "rows": rows(helped)},
-        {"caption": "Characters most hurt", "rows": rows(hurt)},
+        Listing(
+            caption,
+            [
+                CharacterRow(c.character, unicode_name(c.character).lower(), c.occurrences, c.before, c.after)
+                for c in chosen
+            ],
+        )
+        for caption, chosen in (("Characters most helped", helped), ("Characters most hurt", hurt))
     ]
 
 
 # --------------------------------------------------------------------------------------------- training and tuning
 
 
-def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> list[dict[str, Any]]:
+def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> list[Drawing]:
     """Validation error and losses by epoch, one curve for each run; a single run shows the parts of its loss."""
     styles = _run_styles(runs, sets)
     histories = [(run, run.metrics.get("history") or []) for run in runs]
@@ -345,7 +454,7 @@ def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> lis
             best = int(np.argmin(cer[0].ys))
             marks = [(cer[0].xs[best], f"best: {cer[0].ys[best]:.2f} %, epoch {cer[0].xs[best]:g}")]
         chart = line_chart(cer, "Validation character error rate by epoch", "epoch", "CER, %", marks=marks, log_y=True)
-        figures.append({"title": "Learning curve", "note": "validation CER by epoch", "curves": cer, "chart": chart})
+        figures.append(Drawing("Learning curve", "validation CER by epoch", chart, cer))
     if len(runs) == 1:
         history = histories[0][1]
         named = (("loss", "total", "s1"), ("task_loss", "recognition", "s0"), ("alignment_loss", "alignment", "s2"))
@@ -355,11 +464,11 @@ def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> lis
     losses = [curve for curve in losses if curve.xs]
     if losses:
         chart = line_chart(losses, "Training loss by epoch", "epoch", "loss", log_y=True)
-        figures.append({"title": "Training loss", "note": "by epoch", "curves": losses, "chart": chart})
+        figures.append(Drawing("Training loss", "by epoch", chart, losses))
     return figures
 
 
-def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+def tuning_figures(runs: Sequence[RunResults]) -> list[Drawing]:
     """Validation error by λ, from the tuning that a run folder holds: one curve for each scale and distance."""
     figures = []
     for run in runs:
@@ -376,7 +485,7 @@ def tuning_figures(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
         title = "Choice of λ" + (f": {run.name}" if len(runs) > 1 else "")
         marks = [(lam, f"recommended: λ = {lam:g}, {error:.2f} %")]
         chart = line_chart([*curves, plain], title, "λ", f"{evidence.metric.upper()}, %", marks=marks)
-        figures.append({"title": title, "note": note, "curves": [*curves, plain], "chart": chart})
+        figures.append(Drawing(title, note, chart, [*curves, plain]))
     return figures
 
 
