@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from fada.experiments.study import split_by_page
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    return CliRunner(env={"COLUMNS": "250"}).invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,23 @@ def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder):
         assert (demo_folder / name / "tuned.json").exists()
     assert (demo_folder / "predictions.parquet").exists()
     assert (demo_folder / "report.html").stat().st_size > 10_000
+
+
+def test_console_and_report_tell_the_same_figures(demo_folder):
+    done = run("demo", "--quick", "--out", demo_folder, "--jobs", 1)
+    page = (demo_folder / "report.html").read_text(encoding="utf-8")
+    table = page[page.index('aria-label="Results table"') :]
+    told = re.findall(r"(\d+\.\d\d) \((\d+\.\d\d) to (\d+\.\d\d)\)", done.output)[-4:]  # the last row is "all"
+    assert len(told) == 4
+    for cer, low, high in told:
+        assert re.search(rf">{cer}</td>\s*<td[^>]*><span class=\"interval\">\[{low}, {high}\]", table), (cer, low, high)
+    assert "The model does not read yet" in done.output  # after one epoch of 120 lines
+    assert "The model does not read yet" in page
+
+
+def test_what_is_not_as_printed_in_the_paper_is_named(demo_folder):
+    output = run("demo", "--quick", "--out", demo_folder, "--jobs", 1).output
+    assert "aligned_w2 ×20" in re.sub(r"\s+", " ", output)
 
 
 def test_a_finished_study_is_not_trained_again(demo_folder):

@@ -54,7 +54,7 @@ def demo(
     jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
 ) -> None:
     """Show everything on built-in data: lines, targets, training, tuning, guided decoding, table, report."""
-    from fada.experiments.study import demo as run
+    from fada.experiments.demo import demo as run
 
     _print(run(out, quick=quick, jobs=jobs))
 
@@ -62,9 +62,11 @@ def demo(
 def _print(result: "Study") -> None:
     from fada.cli.output import print_rows
 
-    title = f"CER in percent with 95 % intervals, {len(result.systems)} test lines"
+    title = f"CER in percent with 95 % intervals, {result.view.results[0].evaluation.clusters} test lines"
     print_rows(result.rows(), title)
     print_rows(result.tests(), "against the standard model with plain beam search", digits=3)
+    if result.view.unread:
+        typer.echo("The model does not read yet: these differences are no gain. Train longer, or on more lines.")
     for name, tuned in result.tuned.items():
         if tuned.evidence and tuned.evidence.warning:
             echo(f"{name}: {tuned.evidence.warning}")

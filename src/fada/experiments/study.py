@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from fada.decoding.search import BeamSearch, decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import SCORE_COLUMNS, Systems
-from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
+from fada.report.page import write_report
+from fada.report.sections import View
 from fada.runs.run import Run
 from fada.targets.target_set import TargetSet
 from fada.text.characters import natural_key
@@ -29,6 +30,7 @@ from fada.tuning.tuned import Tuned
 log = logging.getLogger(__name__)
 
 PathLike = str | os.PathLike[str]
+BOLD = {"style": "bold"}
 
 STANDARD, ALIGNED = "standard", "fada-tr"
 PLAIN, GUIDED = "beam", "guided"
@@ -43,24 +45,26 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Study:
-    """A finished study: one evaluation per system, tested against the standard model with plain beam search."""
+    """A finished study; `view` is what the report says of it, and what the tables here are made of.
+
+    `names` are the systems as the paper would call them, by the report's labels; what is not as printed there says so.
+    """
 
     folder: Path
-    systems: Systems
-    result: SystemsEvaluation
+    view: View
+    names: Mapping[str, str]
     tuned: Mapping[str, Tuned]
     report: Path
 
     def rows(self) -> list[dict[str, Any]]:
         """CER in percent with its 95 % interval, one row per domain, one column per system."""
-        domains = sorted({str(domain) for domain in self.systems.domains or ()}, key=natural_key)
         rows = []
-        for domain in [*domains, "all"]:
+        for domain in [*sorted(self.view.results[0].evaluation.per_domain, key=natural_key), "all"]:
             row: dict[str, Any] = {"domain": domain}
-            for name, evaluation in self.result.evaluations.items():
-                scores = evaluation if domain == "all" else evaluation.per_domain[domain]
+            for result in self.view.results:
+                scores = result.evaluation if domain == "all" else result.evaluation.per_domain[domain]
                 low, high = scores.intervals.get("cer", (scores.cer, scores.cer))
-                row[name] = f"{scores.cer:.2f} ({low:.2f} to {high:.2f})"
+                row[self.names[result.label]] = f"{scores.cer:.2f} ({low:.2f} to {high:.2f})"
             rows.append(row)
         return rows
 
@@ -68,12 +72,13 @@ class Study:
         """Each system against the standard one: change of the CER in points and in percent, with the paired test."""
         return [
             {
-                "system": name,
-                "change": comparison.overall["cer"].difference,
-                "relative %": comparison.overall["cer"].relative,
-                "p (Holm)": self.result.p_holm[name],
+                "system": self.names[result.label],
+                "change": result.difference.difference,
+                "relative %": result.difference.relative,
+                "p (Holm)": result.difference.p_holm,
             }
-            for name, comparison in self.result.comparisons.items()
+            for result in self.view.results
+            if result.difference
         ]
 
 
@@ -108,24 +113,34 @@ def run_study(
         {STANDARD: {**shared, "lam": 1.0, "out": out / STANDARD}, ALIGNED: {**shared, **aligned, "out": out / ALIGNED}},
         jobs,
     )
-    tuned: dict[str, Tuned] = {}
-    texts: dict[str, list[str]] = {}
-    systems: Systems | None = None
-    for name, run in runs.items():
-        tuned[name] = _tuned(run, grid or Grid())
-        decoded = _decode(run, tuned[name])
-        systems = systems or decoded
-        if decoded.ids != systems.ids:
-            raise FadaError(f"{out}: the two models were tested on different lines. Delete the folder and start over.")
-        texts |= {NAMES[name, decoding]: found for decoding, found in decoded.systems.items()}
-    assert systems is not None
-    joined = Systems(systems.ids, systems.references, texts, systems.columns, str(out))
-    joined.save(out / "predictions.parquet")
-    result = evaluate_systems(joined, NAMES[STANDARD, PLAIN])
-    from fada.report.page import write_report
-
+    tuned = {name: _tuned(run, grid or Grid()) for name, run in runs.items()}
+    decoded = {name: _decode(run, tuned[name]) for name, run in runs.items()}
+    if decoded[STANDARD].ids != decoded[ALIGNED].ids:
+        raise FadaError(f"{out}: the two models were tested on different lines. Delete the folder and start over.")
+    called = _called(aligned, tuned)
+    texts = {
+        called[name, system]: found for name, systems in decoded.items() for system, found in systems.systems.items()
+    }
+    replace(decoded[STANDARD], systems=texts, source=str(out)).save(out / "predictions.parquet")
     report = write_report([run.folder for run in runs.values()], out / "report.html", title=title)
-    return Study(out, joined, result, tuned, report.path)
+    view = report.views[0]
+    names = {
+        c.label: called.get((c.runs[0].folder.name, c.system), c.label) for c in (r.contender for r in view.results)
+    }
+    return Study(out, view, names, tuned, report.path)
+
+
+def _called(aligned: Mapping[str, Any], tuned: Mapping[str, Tuned]) -> dict[tuple[str, str], str]:
+    """The paper's name of each model and decoding, with what is not as printed there."""
+    distance, scale = aligned.get("distance", "sorted_w2"), aligned.get("scale", 1.0)
+    trained = "" if (distance, scale) == ("sorted_w2", 1.0) else f" ({distance} ×{scale:g})"
+    called = {}
+    for (model, decoding), name in NAMES.items():
+        called[model, decoding] = name + (trained if model == ALIGNED else "")
+        weights = _guided_weights(tuned[model])
+        if decoding == GUIDED and (weights.distance, weights.scale) != ("sorted_w2", 1.0):
+            called[model, decoding] += f" [{weights.distance} ×{weights.scale:g}]"
+    return called
 
 
 def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str | None]) -> list[PathLike]:
@@ -151,7 +166,7 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
         page = line.extra.get("page") or line.source.partition("#")[0] or line.id
         return f"{line.extra.get('manuscript') or ''}/{page}"
 
-    _say("no test split in the data: dividing the pages of each domain into train, validation and test")
+    log.info("no test split in the data: dividing the pages of each domain into train, validation and test", extra=BOLD)
     divided = with_splits(lines, page_of, resplit=True)
     if not any(line.split == "test" for line in divided.without_media()):
         raise FadaError(
@@ -165,49 +180,10 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
     return [out]
 
 
-def demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:
-    """The study of the built-in synthetic set: four domains that differ in their letter frequencies alone."""
-    from fada.data.synthetic.set import make_synthetic
-
-    out = Path(out)
-    lines = out / "lines"
-    if not (lines / "test.parquet").exists():
-        _say("writing lines in eight hands, in four domains that differ in their letter frequencies alone")
-        make_synthetic(**(QUICK_LINES if quick else DEMO_LINES), processes=None).save(lines)
-    settings = {**DEMO_SETTINGS, **(QUICK_SETTINGS if quick else {})}
-    return run_study([lines], out, settings, DEMO_ALIGNED, jobs=jobs, title="Demo: synthetic Greek hands")
-
-
-DEMO_LINES: dict[str, Any] = {"lines": 1690, "height": 48, "noise": 1.5, "seed": 0}
-DEMO_SETTINGS: dict[str, Any] = {
-    "model": "crnn:tiny",
-    "domain_column": "domain",
-    "epochs": 12,
-    "patience": 0,
-    "batch_size": 8,
-    "learning_rate": 4e-3,
-    "augment": 0.5,
-    "seed": 0,
-}
-DEMO_ALIGNED: dict[str, Any] = {
-    "lam": 0.5,
-    "distance": "aligned_w2",
-    "scale": 20.0,
-    "lam_schedule": "warmup",
-    "lam_warmup": 4.0,
-}
-QUICK_LINES: dict[str, Any] = {**DEMO_LINES, "lines": 120}
-QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
-
-
-def _say(text: str) -> None:
-    log.info(text, extra={"style": "bold"})
-
-
 def _tuned(run: Run, grid: Grid) -> Tuned:
     path = run.folder / "tuned.json"
     if not path.exists():
-        _say(f"{run.folder.name}: tuning guided decoding on the validation lines")
+        log.info(f"{run.folder.name}: tuning guided decoding on the validation lines", extra=BOLD)
         search = BeamSearch(run.emissions("validation"), _knowledge(run.targets))
         tune(search, Tuning(grid, lms=(), prior=False)).save(path)
     return Tuned.load(path)
