@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-lowest fuzz lint format bench clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -29,6 +29,13 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+# New damaged files for every reader, HOURS long; each round starts at a new case.
+HOURS ?= 1
+fuzz: $(STAMP)
+	end=$$(($$(date +%s) + $(HOURS) * 3600)); first=$$(date +%s); while [ $$(date +%s) -lt $$end ]; do \
+	  FADA_FUZZ_FIRST=$$first FADA_FUZZ_CASES=2000 $(BIN)/python -m pytest tests/fuzz -n 2 || exit 1; \
+	  first=$$((first + 2000)); done
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

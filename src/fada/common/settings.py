@@ -1,5 +1,6 @@
 """Settings from files and options: what is wrong in them, as a sentence."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,12 +26,26 @@ def validated(model: type[Model], values: Any, where: object) -> Model:
         raise FadaError(f"{where}, {name}: {first['msg']}{found}.{known}") from None
 
 
+class _NoAliases(yaml.SafeLoader):
+    """A few lines of aliases to aliases can stand for gigabytes; recipes have no use for any."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.composer.ComposerError(None, None, f"the alias *{event.anchor} is not taken", event.start_mark)
+        return super().compose_node(parent, index)
+
+
 def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings of a recipe; keys are checked where they are used."""
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml.load(_text(path), _NoAliases)
     except FileNotFoundError:
         raise FadaError(f"{path}: no such recipe.") from None
+    except RecursionError:
+        raise FadaError(f"{path}: nested too deeply, expected `key: value` lines.") from None
+    except ValueError as error:  # a date or a number that Python has not
+        raise FadaError(f"{path}: not valid YAML ({error}).") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
@@ -39,3 +54,19 @@ def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
         found = "nothing" if values is None else type(values).__name__
         raise FadaError(f"{path}: expected `key: value` lines, found {found}.")
     return values
+
+
+def read_json(path: str | os.PathLike[str], remedy: str = "") -> Any:
+    """What a JSON file of ours or of a user holds; a file that is not JSON is named, with what to do (`remedy`)."""
+    try:
+        return json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        why = error if isinstance(error, ValueError) else "nested too deeply"
+        raise FadaError(f"{path}: not readable as JSON ({why}). {remedy}".rstrip()) from None
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FadaError(f"{path}: not UTF-8 text (byte {error.start} is 0x{error.object[error.start]:02x}).") from None

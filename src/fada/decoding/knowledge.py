@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fada.common.files import write_text
+from fada.common.settings import read_json
 from fada.data.line import read_lines
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
@@ -85,7 +86,7 @@ class Knowledge:
         prior = None if targets is None else targets.overall
         if not (folder / "lm.json").is_file():
             return cls(targets, prior)
-        settings = json.loads((folder / "lm.json").read_text(encoding="utf-8"))
+        settings = read_json(folder / "lm.json")
         everything = CharNgram.load(folder / "lm.npz")
         domain_lms = {
             str(domain): CharNgram.load(folder / f"lm-{number}.npz").interpolate(everything, 1 - settings["share"])

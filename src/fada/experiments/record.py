@@ -5,7 +5,6 @@ by what it was made; those of version 0.1 have neither, and say so to `fada resu
 """
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fada._version import __version__
 from fada.common.files import write_json
-from fada.common.settings import validated
+from fada.common.settings import read_json, validated
 from fada.errors import FadaError
 from fada.experiments.recipe import Ours
 from fada.text.characters import natural_key
@@ -233,10 +232,7 @@ class Record(_Record):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Record":
         """Read a file of `results/`, also of version 0.1."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise FadaError(f"{path}: not readable as JSON ({error}). Restore it, or run the recipe again.") from None
+        values = read_json(path, "Restore it, or run the recipe again.")
         return validated(cls, {**values, "ours": values.get("ours") or None}, path)
 
     def save(self, path: str | os.PathLike[str]) -> None:

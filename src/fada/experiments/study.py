@@ -4,7 +4,6 @@ Every step leaves its result in the study's folder and is skipped when it is the
 where it stopped.
 """
 
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json
+from fada.common.settings import read_json
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch, decode_emissions
 from fada.decoding.weights import Weights
@@ -155,7 +155,7 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
     asked = {"data": [os.path.abspath(source) for source in data], **reading}
     record = out.with_name("source.json")
     if (out / "test.parquet").exists():
-        if record.exists() and json.loads(record.read_text(encoding="utf-8")) != asked:
+        if record.exists() and read_json(record) != asked:
             raise FadaError(f"{out} holds the lines of another study. Choose another folder, or delete this one.")
         return [out]
     lines = read_lines([*data] if len(data) > 1 else data[0], **reading)  # type: ignore[arg-type]

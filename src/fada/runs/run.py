@@ -1,12 +1,12 @@
 """A run folder: everything that a training left behind, and everything needed to repeat it."""
 
-import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fada.common.settings import read_json
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 
@@ -82,11 +82,7 @@ class Run:
         return path
 
     def _json(self, name: str) -> dict[str, Any]:
-        path = self.existing(name)
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise FadaError(f"{path}: not readable as JSON ({error}). Train again into a new folder.") from None
+        return read_json(self.existing(name), "Train again into a new folder.")
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:

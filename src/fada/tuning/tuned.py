@@ -8,13 +8,12 @@
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fada.common.files import write_text
-from fada.common.settings import validated
+from fada.common.settings import read_json, validated
 from fada.decoding.search import Kind, make_decoder
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -166,11 +165,9 @@ class Tuned(_Flat):
     def load(cls, path: PathLike) -> "Tuned":
         """Read a file that ``fada tune`` wrote, or one written by hand (every field but the weights is optional)."""
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            values = read_json(path)
         except FileNotFoundError:
             raise FadaError(f"{path}: no such file. Make one with: fada tune") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise FadaError(f"{path}: not JSON ({error}).") from None
         if isinstance(values, dict):
             validated(Weights, {name: values[name] for name in Weights.model_fields if name in values}, path)
             known = [*Weights.model_fields, *(name for name in cls.model_fields if name != "weights")]

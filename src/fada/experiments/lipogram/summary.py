@@ -1,11 +1,9 @@
 """What the cells of a lipogram experiment come to: means over seeds, comparisons by topic, and their tables."""
 
-import json
 import os
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from fada._version import __version__
-from fada.common.settings import validated
+from fada.common.settings import read_json, validated
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import markdown_table
 from fada.experiments.lipogram.readability import words_of
@@ -66,7 +64,7 @@ class Written(BaseModel):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Written":
         """Read one file."""
-        return validated(cls, json.loads(Path(path).read_text(encoding="utf-8")), path)
+        return validated(cls, read_json(path), path)
 
 
 class Change(BaseModel):

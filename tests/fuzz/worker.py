@@ -1,0 +1,76 @@
+"""Reads damaged files in a process of its own: ``python -m tests.fuzz.worker READER FIRST COUNT``.
+
+A sound reader returns, or raises `FadaError`. Anything else (another exception, more than `MEMORY`, more than `SECONDS`
+of processor time, a crash) is a finding, printed as one JSON line. Without COUNT it goes on until it is stopped.
+"""
+
+import itertools
+import json
+import logging
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from fada.errors import FadaError
+from tests.fuzz.mutate import mutated
+from tests.fuzz.readers import READERS
+
+MEMORY = 2 << 30
+"""Bytes that reading a file of a few kilobytes may take beyond what the libraries take."""
+SECONDS = 5
+
+
+class TooSlow(BaseException):
+    """A case took more processor time than it may."""
+
+
+def _too_slow(*_: Any) -> None:
+    raise TooSlow
+
+
+def run(name: str, first: int, count: int | None) -> int:
+    """The number of findings in `count` cases from number `first` on."""
+    reader = READERS[name]
+    findings = 0
+    warnings.simplefilter("ignore")
+    logging.disable()
+    with tempfile.TemporaryDirectory() as folder:
+        path = reader.make(Path(folder))
+        sound = path.read_bytes()
+        reader.read(path)
+        _limit_memory()
+        signal.signal(signal.SIGPROF, _too_slow)
+        for number in itertools.count(first) if count is None else range(first, first + count):
+            path.unlink()  # a mapped file must not shrink under its reader
+            path.write_bytes(mutated(sound, f"{name} {number}"))
+            print(json.dumps({"case": number}), flush=True)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            try:
+                reader.read(path)
+            except FadaError:
+                pass
+            except (Exception, TooSlow) as error:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                findings += 1
+                places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
+                told = {"reader": name, "case": number, "error": type(error).__name__, "at": places[-4:]}
+                print(json.dumps(told | {"message": str(error)[:200]}), flush=True)
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+    return findings
+
+
+def _limit_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    sys.exit(min(run(given[0], int(given[1]), int(given[2]) if len(given) > 2 else None), 100))
