@@ -28,6 +28,9 @@ Array = Any
 
 Distance = Callable[[Array, Array], Array]
 
+KL_EPSILON = 1e-9
+"""What :func:`kl` adds to both frequencies."""
+
 
 def sorted_w2(q: Array, p: Array) -> Array:
     r"""Wasserstein-2 distance between two frequency vectors, blind to which character is which (Eq. 1).
@@ -122,7 +125,7 @@ def js(q: Array, p: Array) -> Array:
     return _square_root(divergence)
 
 
-def kl(q: Array, p: Array, epsilon: float = 1e-9) -> Array:
+def kl(q: Array, p: Array, epsilon: float = KL_EPSILON) -> Array:
     r"""Kullback-Leibler divergence from the target, in nats, with `epsilon` added to both so that it stays finite.
 
     .. math:: KL(q \| p) = \sum_i a_i \log \frac{a_i}{b_i} - a_i + b_i, \quad a = q + \epsilon, \; b = p + \epsilon

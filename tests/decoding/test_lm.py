@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fada.decoding.lm import CharNgram, automaton_step, prior_weights
+from fada.decoding.kernels.automaton import automaton_step
+from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER

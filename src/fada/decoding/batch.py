@@ -19,6 +19,7 @@ from fada.decoding.guidance import Guidance
 from fada.decoding.hypothesis import Alignment, Hypothesis
 from fada.decoding.kernels import ctc as kernel
 from fada.decoding.kernels.align import align_labels, spell
+from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -84,7 +85,7 @@ class TargetRow(NamedTuple):
 class LanguageTerm(NamedTuple):
     """A language model over the classes, and its weight."""
 
-    automaton: kernel.Automaton
+    automaton: Automaton
     ceiling: np.ndarray
     """(V,) the highest log-probability of each class in any context."""
     weight: float

@@ -28,7 +28,8 @@ from fada.decoding.batch import (
 )
 from fada.decoding.guidance import Constraint, Guidance, check_weight
 from fada.decoding.hypothesis import Hypothesis
-from fada.decoding.lm import Automaton, CharNgram, prior_weights
+from fada.decoding.kernels.automaton import Automaton
+from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution

@@ -16,9 +16,9 @@ import numpy as np
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from fada.decoding.guidance import ALIGNED_W2, SORTED_W2, counted_distance, w2_value
+from fada.decoding.kernels.automaton import Automaton, automaton_step
+from fada.decoding.kernels.distance import ALIGNED_W2, SORTED_W2, counted_distance, w2_value
 from fada.decoding.kernels.heap import push, sift_down, worse
-from fada.decoding.lm import Automaton, automaton_step
 
 NO_CHARACTER, GENERAL = -1, -2
 """`cell` of a class that adds no counted character, and of one that must be looked up."""

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor
 
-from fada.decoding.generate import resized_table, vocabulary_of
 from fada.decoding.guidance import Constraint
+from fada.decoding.vocabulary import resized_table, vocabulary_of
 from fada.experiments.lipogram.readability import word_frequencies
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable, complete_text

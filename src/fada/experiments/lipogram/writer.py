@@ -148,7 +148,7 @@ class LipogramWriter:
     """
 
     def __init__(self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", **manner: Any):
-        from fada.decoding.generate import token_table
+        from fada.decoding.vocabulary import token_table
 
         self.manner = Manner(**manner)
         if self.manner.style != "continue" and not getattr(tokenizer, "chat_template", None):
