@@ -553,6 +553,11 @@ def test_what_cannot_be_decoded_is_refused_with_a_reason(log_probs: np.ndarray, 
         decoder.decode(log_probs)
     with pytest.raises(FadaError, match="line 1"):
         decoder.decode_batch([good, log_probs])
+    reasons: dict[int, FadaError] = {}
+    found = decoder.decode_batch([good, log_probs, good], ids=["x", "y", "z"], failed=reasons.__setitem__)
+    assert [len(nbest) for nbest in found] == [1, 0, 1]
+    assert list(reasons) == [1]
+    assert str(reasons[1]).startswith("line 'y'")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +206,7 @@ def test_decode_prints_to_the_terminal_without_out(stored: Path) -> None:
         (["--alignment"], "--alignment needs"),
         (["--symbols", "missing.json"], "missing.json"),
         (["--targets", "targets.json", "--distance", "w2"], "cannot guide a decoder"),
+        (["--beam", "100000000"], "expected at most 10000"),
     ],
 )
 def test_decode_says_what_is_wrong(stored: Path, options: list[str], message: str) -> None:
@@ -212,6 +214,26 @@ def test_decode_says_what_is_wrong(stored: Path, options: list[str], message: st
     code, said = fada(stored / "e.npz", *options)
     assert code == 2
     assert message in said
+
+
+def test_a_line_that_cannot_be_decoded_is_named_and_the_others_go_on(
+    stored: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = Emissions.load(stored / "e.npz")
+    log_probs = [line.copy() for line in data.log_probs]
+    log_probs[1][3, 2] = np.nan
+    replace(data, log_probs=log_probs).save(stored / "broken.npz")
+    whole, broken = stored / "whole.tsv", stored / "broken.tsv"
+    assert fada(stored / "e.npz", "--out", whole)[0] == 0
+    code, said = fada(stored / "broken.npz", "--out", broken)
+    assert code == 1
+    assert f"{len(data) - 1} lines decoded" in said
+    assert f"line {data.ids[1]!r}, frame 3, class 2: nan" in caplog.text
+    expected = whole.read_text(encoding="utf-8").splitlines()
+    found = broken.read_text(encoding="utf-8").splitlines()
+    assert found[:2] + found[3:] == expected[:2] + expected[3:]
+    assert found[2].split("\t")[0] == data.ids[1]
+    assert set(found[2].split("\t")[3:]) == {""}
 
 
 def test_the_command_exits_with_two_and_no_traceback(tmp_path: Path) -> None:

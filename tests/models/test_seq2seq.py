@@ -161,7 +161,13 @@ def test_guided_beams_score_what_eq_2_says() -> None:
             assert reading.distance is not None
             expected = 0.4 * reading.log_prob - 0.6 * 3.0 * reading.distance
             assert reading.score == pytest.approx(expected, abs=1e-4)
+    for target_alone in recognizer.generate(lines, targets=wanted, lam=0.0, num_beams=3, max_new_tokens=6):
+        assert target_alone.distance is not None
+        assert target_alone.score == pytest.approx(-target_alone.distance, abs=1e-6)
+        assert -1000 < target_alone.log_prob < 0
     plain = recognizer.generate(lines, num_beams=3, max_new_tokens=6)[0]
+    tiny_weight = recognizer.generate(lines, targets=wanted, lam=1.0, num_beams=3, max_new_tokens=6)[0]
+    assert tiny_weight.log_prob == pytest.approx(plain.log_prob, abs=1e-4)
     assert plain.distance is None
     assert plain.score == pytest.approx(plain.log_prob)
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from fada.cli.output import echo
 
 if TYPE_CHECKING:
     from fada.decoding.hypothesis import Hypothesis
+
+log = logging.getLogger(__name__)
 
 _COLUMNS = ("id", "domain", "rank", "text", "score", "log_prob", "distance")
 
@@ -49,7 +52,8 @@ def decode(
 ) -> None:
     """Decode stored emissions, guided by the character frequencies of each line's domain.
 
-    Without --targets this is plain beam search. A .txt file holds the texts only, one line each.
+    Without --targets this is plain beam search. A .txt file holds the texts only, one line each. A line that cannot be
+    decoded (NaN, say) is named and gets an empty text without score; the others go on, and the exit code is 1.
     """
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions, domains_of_lines
@@ -86,19 +90,34 @@ def decode(
         threads=threads,
     )
     chosen = None if target_set is None else [target_set[str(name)] for name in names]
-    found = decoder.decode_batch(data.log_probs, targets=chosen, nbest=nbest, alignment=alignment)
+    lost: list[FadaError] = []
+    found = decoder.decode_batch(
+        data.log_probs,
+        targets=chosen,
+        nbest=nbest,
+        alignment=alignment,
+        ids=data.ids,
+        failed=lambda _, reason: lost.append(reason),
+    )
     rows = _rows(data.ids, names, found, alignment)
     if out is None:
         _print_tsv(rows)
     else:
         _WRITERS[out.suffix](out, rows)
-        echo(f"{len(data)} lines decoded: {out}")
+        echo(f"{len(data) - len(lost)} lines decoded: {out}")
+    for reason in lost:
+        log.warning("not decoded: %s", reason)
+    if lost:
+        log.warning("%d of %d lines could not be decoded; their text is empty.", len(lost), len(data))
+        raise typer.Exit(1)
 
 
 def _rows(
     ids: Sequence[str], domains: Sequence[str | None], found: "Sequence[Sequence[Hypothesis]]", alignment: bool
 ) -> Iterable[dict[str, Any]]:
     for line, domain, hypotheses in zip(ids, domains, found, strict=True):
+        if not hypotheses:
+            yield {**dict.fromkeys(_COLUMNS), "id": line, "domain": domain, "rank": 1, "text": ""}
         for rank, h in enumerate(hypotheses, 1):
             values = (line, domain, rank, h.text, h.score, h.log_prob, h.distance)
             row: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))

@@ -44,7 +44,7 @@ class Classes:
         """(V + 1,) where each symbol starts in `codes`."""
         self.codes = np.array([ord(c) for symbol in self.symbols for c in symbol], np.uint32)
 
-    def read(self, log_probs: Any, line: int) -> np.ndarray:
+    def read(self, log_probs: Any, name: str = "line 0") -> np.ndarray:
         """(T, V) float32 or float64 as the search can read it; refuses what is not log-probabilities of the classes."""
         if not isinstance(log_probs, np.ndarray) and hasattr(log_probs, "detach"):
             log_probs = log_probs.detach().cpu()
@@ -54,11 +54,11 @@ class Classes:
         if array.ndim != 2 or array.shape[1] != V:
             hint = " The axes seem to be swapped: pass the transpose." if array.ndim == 2 and len(array) == V else ""
             raise FadaError(
-                f"line {line}: log-probabilities of shape {array.shape}, expected (frames, {V}) for {V} symbols.{hint}"
+                f"{name}: log-probabilities of shape {array.shape}, expected (frames, {V}) for {V} symbols.{hint}"
             )
         if array.dtype.char not in "fd":
             if array.dtype.kind not in "fiu":
-                raise FadaError(f"line {line}: log-probabilities of type {array.dtype}, expected float32 or float64.")
+                raise FadaError(f"{name}: log-probabilities of type {array.dtype}, expected float32 or float64.")
             array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
         return np.require(array, array.dtype.type, ["C", "ALIGNED", "WRITEABLE"])
 
@@ -150,13 +150,25 @@ class Batch:
     Args:
         lines: one (T, V) array per line; kept alive here, for the search reads them where they lie.
         guidances: what guides each line, or None.
+        nbest: hypotheses of each line.
+        alignment: whether they tell frames and confidences.
+        ids: what errors call the lines, instead of their numbers.
+        failed: called with the number of a line that cannot be decoded and the reason; if None, the reason is raised.
     """
 
     def __init__(
-        self, classes: Classes, lines: Sequence[Any], guidances: Sequence[Guidance | None], nbest: int, alignment: bool
+        self,
+        classes: Classes,
+        lines: Sequence[Any],
+        guidances: Sequence[Guidance | None],
+        nbest: int = 1,
+        alignment: bool = False,
+        ids: Sequence[str] | None = None,
+        failed: Callable[[int, FadaError], None] | None = None,
     ) -> None:
         compile_once()
         self.classes, self.guidances, self.nbest, self.alignment = classes, guidances, nbest, alignment
+        self._ids, self._failed = ids, failed
         n, V = len(lines), len(classes.symbols)
         self.lines = list(lines)
         try:
@@ -164,8 +176,14 @@ class Batch:
             shapes = [line.shape for line in self.lines]
         except TypeError:
             shapes = []
+        refused = {}
         if not shapes or any(shape[1] != V for shape in shapes):
-            self.lines = [classes.read(line, i) for i, line in enumerate(lines)]
+            for i, line in enumerate(lines):
+                try:
+                    self.lines[i] = classes.read(line, self.name(i))
+                except FadaError as error:
+                    refused[i] = error
+                    self.lines[i] = np.empty((0, V))
             address = np.fromiter(map(kernel.address_of, self.lines), np.int64, n)
             shapes = [line.shape for line in self.lines]
         frames = np.array([shape[0] for shape in shapes], np.int64)
@@ -183,11 +201,29 @@ class Batch:
         )
         self._collected = np.zeros(n, np.bool_)
         self.hypotheses: list[list[Hypothesis]] = [[]] * n
+        for i, reason in refused.items():
+            self.refuse(i, reason)
+
+    def name(self, i: int) -> str:
+        """What errors call a line."""
+        return f"line {i}" if self._ids is None else f"line {self._ids[i]!r}"
+
+    def refuse(self, i: int, error: FadaError) -> None:
+        """Leave a line without hypotheses."""
+        if self._failed is None:
+            raise error
+        self._failed(i, error)
+        self.hypotheses[i] = []
+        self._collected[i] = True
+        self.results.status[i] = kernel.NO_PATH
 
     def normalize(self, i: int) -> None:
         """Turn the logits of a line into log-probabilities."""
-        self.lines[i] = line = normalized(self.lines[i], i)
-        self.where.address[i] = kernel.address_of(line)
+        try:
+            self.lines[i] = line = normalized(self.lines[i], self.name(i))
+            self.where.address[i] = kernel.address_of(line)
+        except FadaError as error:
+            self.refuse(i, error)
 
     def collect_finished(self) -> None:
         """Make the hypotheses of lines that were decoded since this was last asked."""
@@ -299,18 +335,19 @@ class Share:
     def prepare_rest(self) -> bool:
         """Remove what kept lines from being decoded, and say whether there are any."""
         members = np.sort(self.queue.order)
-        status = self.batch.results.status[members]
-        for i in members[status == kernel.UNNORMALIZED].tolist():
+        for i in members[self.batch.results.status[members] == kernel.UNNORMALIZED].tolist():
             self.batch.normalize(i)
+        status = self.batch.results.status[members]
         if self.unknown:
             self.plan.table.extend(self.unknown)
             self.plan.prepare()
         too_deep = members[status == kernel.TOO_DEEP]
-        if len(too_deep):
-            if self.deepest == _DEEPEST:
-                raise FadaError(
-                    f"line {too_deep[0]} writes a character more than {_DEEPEST} times: too long to be decoded at once."
-                )
+        if len(too_deep) and self.deepest == _DEEPEST:
+            for i in too_deep.tolist():
+                often = f"writes a character more than {_DEEPEST} times: too long to be decoded at once."
+                self.batch.refuse(i, FadaError(f"{self.batch.name(i)} {often}"))
+            status = self.batch.results.status[members]
+        elif len(too_deep):
             self.deepest = min(4 * self.deepest, _DEEPEST)
         rest = members[(status != kernel.DONE) & (status != kernel.NO_PATH)]
         if len(rest) == 0:
@@ -370,22 +407,20 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def normalized(line: np.ndarray, number: int) -> np.ndarray:
+def normalized(line: np.ndarray, name: str = "line 0") -> np.ndarray:
     """Log-probabilities of a line that may hold logits; refuses what cannot be either."""
     if len(line) == 0:
         return line
     bad = np.isnan(line) | np.isposinf(line)
     if bad.any():
         t, c = (int(i) for i in np.argwhere(bad)[0])
-        raise FadaError(f"line {number}, frame {t}, class {c}: {line[t, c]}, expected a log-probability.")
+        raise FadaError(f"{name}, frame {t}, class {c}: {line[t, c]}, expected a log-probability.")
     top = line.max(axis=1)
     if np.isneginf(top).any():
         t = int(np.argmax(np.isneginf(top)))
-        raise FadaError(
-            f"line {number}, frame {t}: every class has probability zero (-inf), expected at least one above."
-        )
+        raise FadaError(f"{name}, frame {t}: every class has probability zero (-inf), expected at least one above.")
     if line.min() >= 0 and line.max() <= 1 and np.allclose(line.sum(axis=1), 1, atol=1e-2):
-        raise FadaError(f"line {number}: these are probabilities, expected their logarithms. Pass numpy.log(...).")
+        raise FadaError(f"{name}: these are probabilities, expected their logarithms. Pass numpy.log(...).")
     with np.errstate(under="ignore", over="ignore"):
         sums = np.exp(line.astype(np.float64)).sum(axis=1)
     if np.allclose(sums, 1, rtol=0, atol=0.05):

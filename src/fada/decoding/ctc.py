@@ -10,7 +10,7 @@ and exactly the best `beam_size` are kept; no class is cut by its probability. W
 further term this is plain prefix beam search. ``docs/decoding.md`` explains the algorithm.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from fada.text.alphabet import Alphabet, alphabet_of
 from fada.text.normalizer import TextNormalizer
 
 _MOST_CHARACTERS = 65_000
+_WIDEST_BEAM = 10_000
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
 
@@ -94,6 +95,11 @@ class CTCBeamDecoder:
         self.alphabet = alphabet_of(symbols, blank)
         self.symbols, self.blank = self.alphabet.symbols, self.alphabet.blank
         self.beam_size = _check_count("beam_size", beam_size)
+        if self.beam_size > _WIDEST_BEAM:
+            raise FadaError(
+                f"beam_size is {beam_size}, expected at most {_WIDEST_BEAM}: beyond some hundred hypotheses the text "
+                "hardly changes, while time and memory grow with their number."
+            )
         self.threads = None if threads is None else _check_count("threads", threads)
         check_weight("lam", lam, 0, 1)
         check_weight("scale", scale, 0, np.inf)
@@ -145,6 +151,8 @@ class CTCBeamDecoder:
         lms: Sequence[CharNgram | None] | None = None,
         nbest: int = 1,
         alignment: bool = False,
+        ids: Sequence[str] | None = None,
+        failed: Callable[[int, FadaError], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Decode many lines on all threads, in order.
 
@@ -154,6 +162,9 @@ class CTCBeamDecoder:
             lms: one language model per line; by default the decoder's for all.
             nbest: hypotheses per line.
             alignment: whether the hypotheses tell the frames and the confidence of each character.
+            ids: what errors call the lines, instead of their numbers.
+            failed: called with the number of a line that cannot be decoded (NaN, another number of classes) and the
+                reason, and the others go on; such a line has no hypotheses. By default the reason is raised.
         """
         nbest = min(_check_count("nbest", nbest), self.beam_size)
         lines = list(log_probs)
@@ -165,7 +176,7 @@ class CTCBeamDecoder:
         if not lines:
             return []
         guidances = [None if t is None else self._row(t).guidance for t in targets]
-        batch = Batch(self._classes, lines, guidances, nbest, alignment)
+        batch = Batch(self._classes, lines, guidances, nbest, alignment, ids, failed)
         shares = [
             Share(plan, batch, self.beam_size, members, targets) for plan, members in self._grouped(targets, lms, alike)
         ]
@@ -178,7 +189,7 @@ class CTCBeamDecoder:
 
         `log_prob` and `score` are those of the one path.
         """
-        line = normalized(self._classes.read(log_probs, 0), 0)
+        line = normalized(self._classes.read(log_probs))
         best = line.argmax(axis=1)
         starts = np.flatnonzero(np.diff(best, prepend=-1))
         labels = tuple(c for c in best[starts].tolist() if c != self.blank)

@@ -124,6 +124,7 @@ class BeamSearch(Search):
             targets=[self._targets[domain] for domain in self.domains] if needs_target else None,
             lms=[self.knowledge.lm_of(weights.lm, d) for d in self.domains] if weights.lm != "none" else None,
             alignment=alignment,
+            ids=self.ids,
         )
         return [nbest[0] for nbest in found]
 

@@ -218,12 +218,21 @@ class Seq2SeqRecognizer(Recognizer):
         far = (
             [None] * len(texts) if guide is None else [guide.guidance_of(i).distance_of(t) for i, t in enumerate(texts)]
         )
-        sums = found.sequences_scores.tolist() if num_beams > 1 else self._log_probs(found.logits, written)
+        weight = 1.0 if guide is None else lam
+        from_score = num_beams > 1 and weight > 0
+        if num_beams == 1:
+            sums = self._log_probs(torch.stack(found.logits, 1), written)
+        elif from_score:
+            sums = found.sequences_scores.tolist()
+        else:  # λ = 0: the score does not tell the probability, one more look at the text does
+            with torch.inference_mode():
+                tokens = torch.cat([prompts, written], 1)[:, :-1]
+                output = self.model(encoder_outputs=states, **heard, decoder_input_ids=tokens)
+            sums = self._log_probs(output.logits[:, given - 1 :], written)
         readings = []
         for text, total, distance_found in zip(texts, sums, far, strict=True):
             penalty = 0.0 if distance_found is None else (1 - lam) * scale * distance_found
-            weight = 1.0 if guide is None else lam
-            log_prob = (total + penalty) / weight if num_beams > 1 else total
+            log_prob = (total + penalty) / weight if from_score else total
             readings.append(Hypothesis(text, weight * log_prob - penalty, log_prob, distance_found))
         return readings
 
@@ -237,9 +246,9 @@ class Seq2SeqRecognizer(Recognizer):
             layer.keys, layer.values = (x.repeat_interleave(num_beams, 0) for x in (layer.keys, layer.values))
         return _SharedAttention(DynamicCache(), attended)
 
-    def _log_probs(self, logits: Sequence[Tensor], written: Tensor) -> list[float]:
-        """Sum of the log-probabilities of greedily written tokens up to the end token."""
-        steps = torch.stack([step.float().log_softmax(-1) for step in logits], 1)  # (batch, time, vocabulary)
+    def _log_probs(self, logits: Tensor, written: Tensor) -> list[float]:
+        """Sum of the log-probabilities of written tokens up to the end, from logits (batch, time, vocabulary)."""
+        steps = logits.float().log_softmax(-1)
         chosen = steps.gather(-1, written[..., None])[..., 0]
         ended = (written == self._end).cumsum(1) - (written == self._end).long() > 0
         return chosen.masked_fill(ended, 0.0).sum(1).tolist()
