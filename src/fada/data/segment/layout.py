@@ -1,0 +1,188 @@
+"""The order of rows on a page: columns by their gutters, pages of an opening one after the other, margins told apart.
+
+The page is cut at its widest gutter, the two sides likewise, and so on (a recursive XY cut); a row that spans a gutter,
+such as a heading over two columns, is read where it stands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fada.data.segment.rows import Row
+
+Zone = Literal["main", "margin", "numbering"]
+
+_CROSSING = 0.06
+"""Share of the rows that may cross a gutter."""
+_GUTTER = 0.4
+"""Width of the narrowest gutter, in distances of rows."""
+_EDGE = 0.012
+"""How near the edge of the image a row is cut off, as a share of its width."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that belong together, from top to bottom: a column, a note in the margin, a page number."""
+
+    rows: tuple[Row, ...]
+    zone: Zone = "main"
+
+    @property
+    def left(self) -> float:
+        """Where its rows usually begin."""
+        return float(np.median([row.left for row in self.rows]))
+
+    @property
+    def right(self) -> float:
+        """Where its rows usually end."""
+        return float(np.median([row.right for row in self.rows]))
+
+    @property
+    def length(self) -> int:
+        """Columns of text in all rows."""
+        return sum(row.width for row in self.rows)
+
+    @property
+    def width(self) -> float:
+        """Of the usual row."""
+        return float(np.median([row.width for row in self.rows]))
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A row on the page turned upright."""
+
+    row: Row
+    left: float
+    right: float
+    level: float
+
+
+def arrange(
+    rows: Sequence[Row], page_width: int, distance: float, *, right_to_left: bool = False
+) -> tuple[list[Block], int]:
+    """Blocks in reading order, and how many rows were left out because the edge of the image cuts them off.
+
+    Args:
+        rows: of the page, in any order.
+        page_width: columns of the map.
+        distance: the usual distance of rows.
+        right_to_left: columns and pages are read from the right.
+    """
+    parts = _cut(_upright(rows), distance, right_to_left)
+    blocks = [Block(tuple(placed.row for placed in part)) for part in parts]
+    whole = [block for block in blocks if not _is_cut_off(block, page_width)]
+    lost = sum(len(block.rows) for block in blocks) - sum(len(block.rows) for block in whole)
+    return _zoned(whole, distance), lost
+
+
+def _upright(rows: Sequence[Row]) -> list[_Placed]:
+    """Rows on the page turned by the slope of most of its text; its columns lean as much as its rows fall."""
+    if not rows:
+        return []
+    falls = [(row.centres[-1] - row.centres[0]) / row.width for row in rows]
+    slope = float(np.average(falls, weights=[row.width**2 for row in rows]))
+    return [
+        _Placed(
+            row,
+            row.left + slope * row.middle,
+            row.right + slope * row.middle,
+            row.middle - slope * (row.left + row.right) / 2,
+        )
+        for row in rows
+    ]
+
+
+def _cut(rows: Sequence[_Placed], distance: float, right_to_left: bool) -> list[list[_Placed]]:
+    """Parts of the page in reading order."""
+    gutter = _widest_gutter(rows, distance)
+    if gutter is None:
+        return [_from_the_top(rows, distance)] if rows else []
+    spanning = sorted((row for row in rows if row.left < gutter < row.right), key=lambda row: row.level)
+    beside = [row for row in rows if not row.left < gutter < row.right]
+    parts: list[list[_Placed]] = []
+    above = -np.inf
+    for span in [*spanning, None]:
+        below = np.inf if span is None else span.level
+        between = [row for row in beside if above <= row.level < below]
+        sides = [row for row in between if row.right <= gutter], [row for row in between if row.left >= gutter]
+        for side in reversed(sides) if right_to_left else sides:
+            parts += _cut(side, distance, right_to_left)
+        if span is not None:
+            parts.append([span])
+        above = below
+    return parts
+
+
+def _widest_gutter(rows: Sequence[_Placed], distance: float) -> float | None:
+    """The middle of the widest strip that (nearly) no row crosses; None where there is one column."""
+    if len(rows) < 2:
+        return None
+    start = min(row.left for row in rows)
+    crossed = np.zeros(int(max(row.right for row in rows) - start) + 2)
+    for row in rows:
+        crossed[int(row.left - start)] += 1
+        crossed[int(row.right - start)] -= 1
+    crossed = np.cumsum(crossed)[:-2]
+    free = np.concatenate([[False], crossed <= _CROSSING * crossed.max(), [False]])
+    begins, ends = np.flatnonzero(np.diff(free.astype(int))).reshape(-1, 2).T
+    inside = (begins > 0) & (ends < len(crossed)) & (ends - begins >= _GUTTER * distance)
+    if not inside.any():
+        return None
+    widest = int(np.argmax((ends - begins) * inside))
+    return start + (begins[widest] + ends[widest]) / 2
+
+
+def _from_the_top(rows: Sequence[_Placed], distance: float) -> list[_Placed]:
+    """Top to bottom; rows at the same height from left to right."""
+    levels: list[list[_Placed]] = []
+    for row in sorted(rows, key=lambda row: row.level):
+        if levels and row.level - levels[-1][-1].level < 0.35 * distance:
+            levels[-1].append(row)
+        else:
+            levels.append([row])
+    return [row for level in levels for row in sorted(level, key=lambda row: row.left)]
+
+
+def _is_cut_off(block: Block, page_width: int) -> bool:
+    """Whether a block is what the photograph shows of the neighbouring page: a strip that ends at the image's edge."""
+    margin = _EDGE * page_width
+    at_edge = [row.left <= margin or row.right >= page_width - margin for row in block.rows]
+    return float(np.mean(at_edge)) >= 0.6 and block.width < 0.25 * page_width
+
+
+def _zoned(blocks: list[Block], distance: float) -> list[Block]:
+    """Blocks with their zones: what is small beside the columns is a note in the margin, above them a number."""
+    if not blocks:
+        return []
+    longest = max(block.length for block in blocks)
+    widest = max(block.width for block in blocks if block.length >= 0.3 * longest)
+    main = [block for block in blocks if block.length >= 0.12 * longest and block.width >= 0.4 * widest]
+    found: list[Block] = []
+    for block in blocks:
+        if any(block is other for other in main):
+            found += _without_number(block, distance)
+        else:
+            found.append(Block(block.rows, _zone_of(block, main, distance)))
+    return found
+
+
+def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
+    """The zone of a block that is not a column itself."""
+    level = block.rows[0].middle
+    if len(block.rows) == 1 and block.width < 5 * distance and all(level < other.rows[0].middle for other in main):
+        return "numbering"
+    columns = [c for c in main if min(c.right, block.right) - max(c.left, block.left) > 0.5 * block.width]
+    is_between_rows = any(column.rows[0].middle < level < column.rows[-1].middle for column in columns)
+    return "margin" if is_between_rows or not columns else "main"
+
+
+def _without_number(block: Block, distance: float) -> list[Block]:
+    """A column and, if its first row is a short one that stands apart, that as a number of its own."""
+    first, *rest = block.rows
+    apart = bool(rest) and rest[0].middle - first.middle > 1.8 * distance
+    if apart and first.width < 4 * distance and first.width < 0.5 * block.width:
+        return [Block((first,), "numbering"), Block(tuple(rest))]
+    return [block]

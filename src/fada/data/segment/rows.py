@@ -1,0 +1,186 @@
+"""From a map of text probabilities to rows: connected pieces, split where two lines touch, joined where one is broken.
+
+All lengths are in pixels of the map. A row knows for every column the centre of its core.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+Mask = NDArray[np.bool_]
+Map = NDArray[np.float32]
+Curve = NDArray[np.float64]
+
+THRESHOLD = 0.3
+SMALLEST = 12
+"""Pixels of the map below which a piece is noise."""
+_STEP = 0.15
+_HIGHEST = 0.9
+_CONNECTED = np.ones((3, 3), int)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The core of a line of text, or of a piece of one.
+
+    Attributes:
+        left: first column.
+        centres: (columns,) the height on the map of the core's middle.
+        heights: (columns,) of the core.
+        score: mean probability.
+    """
+
+    left: int
+    centres: Curve
+    heights: Curve
+    score: float
+
+    @property
+    def right(self) -> int:
+        """The column behind the last."""
+        return self.left + len(self.centres)
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return len(self.centres)
+
+    @property
+    def middle(self) -> float:
+        """The height on the map of the row as a whole."""
+        return float(np.median(self.centres))
+
+    def at(self, x: float | Curve) -> Curve:
+        """The centre at columns `x`; beyond its ends a row goes on level."""
+        return np.interp(x, np.arange(self.left, self.right), self.centres)
+
+    def end(self, gap: float, reach: float, *, right: bool) -> float:
+        """Where the row would be `gap` columns beyond its end, by the slope of its last `reach` columns."""
+        count = min(self.width, int(reach))
+        part = self.centres[-count:] if right else self.centres[:count]
+        slope = float(np.polyfit(np.arange(count), part, 1)[0]) if count > reach / 4 and count > 2 else 0.0
+        return float(part[-1] + slope * gap) if right else float(part[0] - slope * gap)
+
+
+def find_rows(text: Map) -> tuple[list[Row], float, float]:
+    """The rows of a map, their usual core height, and the usual distance from one to the next."""
+    pieces, height = _pieces(text)
+    if not pieces:
+        return [], 0.0, 0.0
+    distance = line_distance(pieces, height)
+    return _joined(pieces, height, distance), height, distance
+
+
+def _pieces(text: Map) -> tuple[list[Row], float]:
+    labels, _ = ndimage.label(text > THRESHOLD, structure=_CONNECTED)
+    found = [(labels[box] == number, box) for number, box in enumerate(ndimage.find_objects(labels), 1)]
+    found = [(mask, box) for mask, box in found if mask.sum() >= SMALLEST]
+    if not found:
+        return [], 0.0
+    long = [mask for mask, _ in found if mask.shape[1] > 3 * mask.shape[0]] or [mask for mask, _ in found]
+    height = float(np.median(np.concatenate([mask.sum(0) for mask in long])))
+    return [row for mask, (y, x) in found for row in _split(mask, text[y, x], y.start, x.start, height)], height
+
+
+def _split(mask: Mask, text: Map, top: int, left: int, height: float, threshold: float = THRESHOLD) -> list[Row]:
+    """The row that a piece is; where it reaches over two lines, the rows that remain at a higher threshold."""
+    rows = mask.shape[0]
+    extent = rows - np.argmax(mask[::-1], 0) - np.argmax(mask, 0)
+    if np.mean(extent > 1.9 * height) > 0.12 and mask.shape[1] > 2 * height and threshold < _HIGHEST:
+        threshold += _STEP
+        labels, _ = ndimage.label(mask & (text > threshold), structure=_CONNECTED)
+        parts: list[Row] = []
+        for number, (y, x) in enumerate(ndimage.find_objects(labels), 1):
+            part = labels[y, x] == number
+            if part.sum() >= SMALLEST:
+                parts += _split(part, text[y, x], top + y.start, left + x.start, height, threshold)
+        return parts
+    heights = mask.sum(0).astype(float)
+    centres = (mask * np.arange(rows)[:, None]).sum(0) / heights + top
+    return [Row(left, _smooth(centres, 3 * height), heights, float(text[mask].mean()))]
+
+
+def _smooth(values: Curve, width: float) -> Curve:
+    return ndimage.uniform_filter1d(values, max(1, min(int(width), len(values))), mode="nearest")
+
+
+def line_distance(rows: Sequence[Row], height: float) -> float:
+    """The usual distance from a row to the one below it; three times the core height where there is none."""
+    found = []
+    for row in rows:
+        if row.width < 4 * height:
+            continue
+        below = [
+            float(other.at(middle) - row.at(middle))
+            for other in rows
+            if (overlap := min(row.right, other.right) - max(row.left, other.left)) >= 0.5 * min(row.width, other.width)
+            for middle in [max(row.left, other.left) + overlap / 2]
+        ]
+        found += [min(near)] if (near := [d for d in below if d > 1.2 * height]) else []
+    return float(np.median(found)) if found else 3 * height
+
+
+def _joined(rows: list[Row], height: float, distance: float) -> list[Row]:
+    """Pieces of one line put together, nearest first, but not across a gutter between columns."""
+    while True:
+        pairs = sorted(
+            (cost, i, j)
+            for i, first in enumerate(rows)
+            for j, second in enumerate(rows)
+            if i != j and (cost := _misfit(first, second, height, distance)) is not None
+        )
+        taken: set[int] = set()
+        new: list[Row] = []
+        for _, i, j in pairs:
+            if taken.isdisjoint((i, j)) and not _is_gutter(rows, rows[i], rows[j], distance):
+                taken |= {i, j}
+                new.append(_join(rows[i], rows[j]))
+        if not new:
+            return rows
+        rows = [row for i, row in enumerate(rows) if i not in taken] + new
+
+
+def _misfit(first: Row, second: Row, height: float, distance: float) -> float | None:
+    """How badly `second` goes on from `first`; None: it does not."""
+    gap = second.left - first.right
+    if second.left < first.left or not -0.8 * height <= gap <= 2.2 * distance:
+        return None
+    half = max(gap, 0) / 2
+    apart = abs(first.end(half, 12 * height, right=True) - second.end(half, 12 * height, right=False))
+    if apart > 0.45 * distance * (0.6 if gap > distance else 1.0):
+        return None
+    return max(gap, 0) + 3 * apart
+
+
+def _is_gutter(rows: Sequence[Row], first: Row, second: Row, distance: float) -> bool:
+    """Whether the rows above and below mostly have a gap at the same place."""
+    if second.left - first.right <= 0.55 * distance:
+        return False
+    x = (first.right + second.left) / 2
+    y = (first.centres[-1] + second.centres[0]) / 2
+    open_rows = closed = 0
+    for step in (-4, -3, -2, -1, 1, 2, 3, 4):
+        level = y + step * distance
+        near = [row for row in rows if abs(float(row.at(x)) - level) < 0.5 * distance]
+        if any(row.left <= x < row.right for row in near):
+            closed += 1
+        elif any(row.right <= x for row in near) and any(row.left > x for row in near):
+            open_rows += 1
+    return open_rows > closed
+
+
+def _join(first: Row, second: Row) -> Row:
+    gap = max(0, second.left - first.right)
+    over = max(0, first.right - second.left)
+    between = np.linspace(first.centres[-1], second.centres[0], gap + 2)[1:-1]
+    low = np.full(gap, min(np.median(first.heights), np.median(second.heights)))
+    score = (first.score * first.width + second.score * second.width) / (first.width + second.width)
+    return Row(
+        first.left,
+        np.concatenate([first.centres, between, second.centres[over:]]),
+        np.concatenate([first.heights, low, second.heights[over:]]),
+        score,
+    )
