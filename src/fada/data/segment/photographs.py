@@ -1,0 +1,125 @@
+"""Pages as people have them: image files, TIFFs of many pages, PDFs; each page as one image file on disk."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fada.data.images import MAX_PIXELS, load_line_image
+from fada.errors import FadaError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pdf", ".png", ".tif", ".tiff", ".webp"})
+POINTS_PER_INCH = 72
+_DOTS_PER_INCH = (150.0, 300.0, 600.0)
+"""Of a rendered page of a PDF: at least, without images in it, at most."""
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """The image of a page: `name` for files made of it, `file` on disk."""
+
+    name: str
+    file: Path
+
+    def load(self) -> "Image.Image":
+        """The page in grey, upright."""
+        return load_line_image(self.file)
+
+
+def find_files(source: str | os.PathLike[str]) -> list[Path]:
+    """The page files of a folder and what lies below it, in the order of their names; a file is itself."""
+    source = Path(source)
+    if source.is_file():
+        return [source]
+    if not source.is_dir():
+        raise FadaError(f"{source}: no such file or folder.")
+    files = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not files:
+        raise FadaError(f"{source}: no page images here, expected {', '.join(sorted(SUFFIXES))}.")
+    return files
+
+
+def photographs(file: Path, folder: Path) -> Iterator[Photograph]:
+    """The pages of a file; those of a PDF or of a TIFF with several are written to `folder` first.
+
+    Args:
+        file: an image or a PDF.
+        folder: for pages that are no file of their own; it exists.
+    """
+    if file.suffix.lower() == ".pdf":
+        yield from _pages_of_pdf(file, folder)
+        return
+    frames = _frames(file)
+    if frames == 1:
+        yield Photograph(file.stem, file)
+        return
+    for number in range(frames):
+        yield _written(_frame(file, number), f"{file.stem}-{number + 1:04d}", folder)
+
+
+def _frames(file: Path) -> int:
+    from PIL import Image, UnidentifiedImageError
+
+    from fada.data.images import FORMATS
+
+    try:
+        with Image.open(file, formats=FORMATS) as image:
+            return int(getattr(image, "n_frames", 1))
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError):
+        return 1  # what is wrong with it is told when it is loaded
+
+
+def _frame(file: Path, number: int) -> "Image.Image":
+    from PIL import Image
+
+    from fada.data.images import FORMATS
+
+    with Image.open(file, formats=FORMATS) as image:
+        image.seek(number)
+        return load_line_image(image.copy(), where=f"{file}, page {number + 1}")
+
+
+def _pages_of_pdf(file: Path, folder: Path) -> Iterator[Photograph]:
+    try:
+        import pypdfium2
+    except ModuleNotFoundError:
+        raise FadaError(f"{file}: reading a PDF needs the extra [pages]: pip install 'fada[pages]'") from None
+    try:
+        document = pypdfium2.PdfDocument(file)
+        count = len(document)
+    except pypdfium2.PdfiumError as error:
+        raise FadaError(f"{file}: not a PDF that can be opened ({error}). Export its pages as images.") from None
+    try:
+        for number in range(count):
+            page = document[number]
+            width, height = page.get_size()
+            scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
+            image = page.render(scale=scale, grayscale=True).to_pil().convert("L")
+            page.close()
+            yield _written(image, f"{file.stem}-{number + 1:04d}", folder)
+    finally:
+        document.close()
+
+
+def _resolution(page: object) -> float:
+    """Dots per inch at which nothing of the images in a page is lost, within bounds."""
+    least, usual, most = _DOTS_PER_INCH
+    found = [0.0]
+    for part in page.get_objects(max_depth=4):  # type: ignore[attr-defined]
+        if hasattr(part, "get_px_size"):
+            left, _, right, _ = part.get_bounds()
+            found.append(part.get_px_size()[0] / max(right - left, 1.0) * POINTS_PER_INCH)
+    return min(max(max(found) or usual, least), most)
+
+
+def _written(image: "Image.Image", name: str, folder: Path) -> Photograph:
+    file = folder / f"{name}.png"
+    if not file.exists():
+        temporary = file.with_suffix(".part")
+        image.save(temporary, format="PNG", compress_level=1)
+        temporary.replace(file)
+    return Photograph(name, file)
