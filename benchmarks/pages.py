@@ -89,8 +89,9 @@ def main() -> None:
         print(f"| {file.stem} | {len(drawn)} | {hits} | {len(found)} | {false} | {seconds[-1]:.1f} |", flush=True)
     drawn_all, hits_all, found_all, false_all = totals
     print(
-        f"\n{hits_all} of {drawn_all} drawn lines found ({100 * hits_all / drawn_all:.1f} %), {false_all} of {found_all} "
-        f"false ({100 * false_all / found_all:.1f} %), median {np.median(seconds):.1f} CPU seconds a page"
+        f"\n{hits_all} of {drawn_all} drawn lines found ({100 * hits_all / drawn_all:.1f} %), "
+        f"{false_all} of {found_all} false ({100 * false_all / found_all:.1f} %), "
+        f"median {np.median(seconds):.1f} CPU seconds a page"
     )
 
 

@@ -1,0 +1,160 @@
+"""Whole pages with known lines: line images laid out in columns, with slope, curvature, margins and bleed-through."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from fada.data.formats.xml import PageCrop, Point
+from fada.data.line import Line
+from fada.data.write import Provenance, Transcription, write_transcriptions
+from fada.errors import FadaError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+PAPER = 225.0
+"""Grey of the paper."""
+_BASELINE = 0.68
+"""Where a line image has its baseline, as a share of its height."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How pages look.
+
+    Attributes:
+        columns: of text.
+        rows: lines in a column.
+        leading: distance of baselines, in heights of a line image.
+        slope: pixels that a line falls on 100 pixels.
+        curvature: height of the arc of a line, in heights of a line image.
+        notes: lines in the margin.
+        bleed: how strongly the other side of the leaf shines through, 0 to 1.
+    """
+
+    columns: int = 1
+    rows: int = 12
+    leading: float = 0.95
+    slope: float = 0.0
+    curvature: float = 0.0
+    notes: int = 0
+    bleed: float = 0.0
+
+    @property
+    def lines(self) -> int:
+        """On a page."""
+        return self.columns * self.rows + self.notes
+
+
+@dataclass(frozen=True)
+class SyntheticPage:
+    """A page image and its lines in reading order, each with its outline and baseline."""
+
+    image: "Image.Image"
+    lines: tuple[Line, ...]
+
+
+def make_page(lines: Sequence[Line], layout: Layout, seed: int = 0, back: Sequence[Line] = ()) -> SyntheticPage:
+    """Lay lines with images on a page: column by column, then the notes in the margin.
+
+    Args:
+        lines: at most ``layout.lines``, with images.
+        layout: of the page.
+        seed: of the paper's grain and the raggedness of the lines.
+        back: lines on the other side of the leaf, for bleed-through.
+    """
+    from PIL import Image
+
+    if not lines or len(lines) > layout.lines:
+        raise FadaError(f"a page of this layout holds 1 to {layout.lines} lines, not {len(lines)}.")
+    rng = np.random.default_rng(seed)
+    ink, places, height = _laid_out(lines, layout, rng)
+    if layout.bleed and back:
+        other, _, _ = _laid_out(back, layout, rng)
+        shape = tuple(min(a, b) for a, b in zip(ink.shape, other.shape, strict=True))
+        shine = ndimage.gaussian_filter(other[: shape[0], : shape[1]][:, ::-1], 1.5)
+        ink[: shape[0], : shape[1]] = np.maximum(ink[: shape[0], : shape[1]], layout.bleed * shine)
+    x = np.arange(ink.shape[1])
+    shift = layout.slope / 100 * x - layout.curvature * height * np.sin(np.pi * x / ink.shape[1])
+    shift -= shift.min()
+    bent = _shifted(ink, shift)
+    grain = ndimage.gaussian_filter(rng.normal(0, 8, bent.shape), 1.2)
+    image = Image.fromarray(np.clip(PAPER - bent + grain, 0, 255).astype(np.uint8))
+    placed = []
+    for line, (left, top, right, bottom, region) in zip(lines, places, strict=True):
+        along = np.linspace(left, right - 1, 12)
+
+        def bend(y: float, along: NDArray[np.float64] = along) -> tuple[Point, ...]:
+            return tuple((round(float(a), 1), round(float(y + np.interp(a, x, shift)), 1)) for a in along)
+
+        outline = (*bend(top), *reversed(bend(bottom)))
+        baseline = bend(top + _BASELINE * (bottom - top))
+        crop = PageCrop(Path("page.png"), image.size, outline, baseline, region=region)
+        placed.append(replace(line, image=crop))
+    return SyntheticPage(image, tuple(placed))
+
+
+def _laid_out(
+    lines: Sequence[Line], layout: Layout, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], list[tuple[int, int, int, int, str]], int]:
+    """Darkness of a page (height, width), where each line is (left, top, right, bottom, region), and their height."""
+    images = [np.asarray(line.load_image(), float) for line in lines]
+    height = int(np.median([len(image) for image in images]))
+    width = max(image.shape[1] for image in images)
+    margin, step = 2 * height, round(layout.leading * height)
+    note = width // 3 + height if layout.notes else 0
+    shape = (2 * margin + step * layout.rows + height, 2 * margin + layout.columns * (width + height) + note)
+    ink = np.zeros(shape)
+    places = []
+    for number, image in enumerate(images):
+        column, row = divmod(number, layout.rows)
+        left = margin + column * (width + height) + int(rng.integers(0, max(height // 4, 1)))
+        top = margin + row * step
+        region = f"column_{column + 1}"
+        if column >= layout.columns:
+            row = number - layout.columns * layout.rows
+            left, top = shape[1] - margin // 2 - note, margin + 3 * row * step
+            image, region = image[:, : width // 3], "margin"
+        dark = np.clip(np.percentile(image, 90) - image, 0, None)
+        dark = dark[:, : shape[1] - left]
+        area = ink[top : top + len(dark), left : left + dark.shape[1]]
+        np.maximum(area, dark[: area.shape[0]], out=area)
+        places.append((left, top, left + dark.shape[1], top + len(dark), region))
+    return ink, places, height
+
+
+def _shifted(ink: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every column moved down by its shift."""
+    tall = ink.shape[0] + int(np.ceil(shift.max())) + 1
+    rows = np.arange(tall)[:, None] - shift[None, :]
+    columns = np.broadcast_to(np.arange(ink.shape[1]), rows.shape)
+    return ndimage.map_coordinates(ink, [rows, columns], order=1, cval=0.0)
+
+
+def write_pages(lines: Sequence[Line], folder: str | os.PathLike[str], layout: Layout, seed: int = 0) -> list[Path]:
+    """Pages of `lines` as PNG with ALTO beside them; the lines of one page shine through on the next."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = []
+    for number, page in enumerate(_pages(lines, layout, seed), 1):
+        file = folder / f"page-{number:04d}.png"
+        page.image.save(file)
+        for place, line in enumerate(page.lines, 1):
+            if isinstance(line.image, PageCrop):
+                crop = replace(line.image, page=file)
+                results.append(Transcription.of(replace(line, id=f"{file.stem}#line_{place}", image=crop)))
+    return write_transcriptions(results, folder, "alto", provenance=Provenance())
+
+
+def _pages(lines: Sequence[Line], layout: Layout, seed: int) -> Iterator[SyntheticPage]:
+    back: Sequence[Line] = ()
+    for number, start in enumerate(range(0, len(lines), layout.lines)):
+        front = lines[start : start + layout.lines]
+        yield make_page(front, layout, seed + number, back)
+        back = front
