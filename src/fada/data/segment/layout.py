@@ -159,7 +159,7 @@ def _zoned(blocks: list[Block], distance: float) -> list[Block]:
         return []
     longest = max(block.length for block in blocks)
     widest = max(block.width for block in blocks if block.length >= 0.3 * longest)
-    main = [block for block in blocks if block.length >= 0.12 * longest and block.width >= 0.4 * widest]
+    main = [block for block in blocks if block.length >= 0.12 * longest and block.width >= 0.5 * widest]
     found: list[Block] = []
     for block in blocks:
         if any(block is other for other in main):

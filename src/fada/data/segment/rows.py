@@ -55,7 +55,7 @@ class Row:
 
     def at(self, x: float | Curve) -> Curve:
         """The centre at columns `x`; beyond its ends a row goes on level."""
-        return np.interp(x, np.arange(self.left, self.right), self.centres)
+        return np.asarray(np.interp(x, np.arange(self.left, self.right), self.centres))
 
     def end(self, gap: float, reach: float, *, right: bool) -> float:
         """Where the row would be `gap` columns beyond its end, by the slope of its last `reach` columns."""
@@ -156,10 +156,10 @@ def _misfit(first: Row, second: Row, height: float, distance: float) -> float | 
 
 
 def _is_gutter(rows: Sequence[Row], first: Row, second: Row, distance: float) -> bool:
-    """Whether the rows above and below mostly have a gap at the same place."""
+    """Whether the rows above and below mostly have a gap just before `second`: columns begin at one place."""
     if second.left - first.right <= 0.55 * distance:
         return False
-    x = (first.right + second.left) / 2
+    x = second.left - 0.25 * distance
     y = (first.centres[-1] + second.centres[0]) / 2
     open_rows = closed = 0
     for step in (-4, -3, -2, -1, 1, 2, 3, 4):

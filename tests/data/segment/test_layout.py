@@ -1,0 +1,69 @@
+"""Reading order, margins, numbers, strips of the neighbouring page."""
+
+import numpy as np
+
+from fada.data.segment.layout import arrange
+from fada.data.segment.rows import Row
+
+DISTANCE = 25.0
+
+
+def row(left: int, right: int, level: float, slope: float = 0.0) -> Row:
+    """A row of eight pixels' height."""
+    width = right - left
+    return Row(left, level + slope * np.arange(left, right), np.full(width, 8.0), 0.9)
+
+
+def column(left: int, right: int, count: int = 8, top: float = 100.0) -> list[Row]:
+    """A column of rows."""
+    return [row(left, right, top + DISTANCE * i) for i in range(count)]
+
+
+def order_of(rows: list[Row], *expected: Row, **options: bool) -> bool:
+    """Whether the rows are read in this order."""
+    shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    blocks, _ = arrange(shuffled, 1000, DISTANCE, **options)
+    return [id(r) for block in blocks for r in block.rows] == [id(r) for r in expected]
+
+
+def test_columns_are_read_one_after_the_other_and_right_to_left_if_asked() -> None:
+    left, right = column(100, 400), column(430, 730)
+    assert order_of([*left, *right], *left, *right)
+    assert order_of([*left, *right], *right, *left, right_to_left=True)
+
+
+def test_a_heading_over_two_columns_is_read_where_it_stands() -> None:
+    upper = [column(100, 400, 8, 100), column(430, 730, 8, 100)]
+    heading = row(150, 680, 330.0)
+    lower = [column(100, 400, 12, 380), column(430, 730, 12, 380)]
+    rows = [*upper[0], *upper[1], heading, *lower[0], *lower[1]]
+    assert order_of(rows, *rows)
+
+
+def test_columns_of_a_page_that_hangs_askew_are_still_columns() -> None:
+    slope = 0.08
+    levels = [100 + DISTANCE * i for i in range(20)]
+    turned = [[row(int(x - slope * y), int(x + 250 - slope * y), y, slope) for y in levels] for x in (200, 480)]
+    assert order_of([*turned[0], *turned[1]], *turned[0], *turned[1])
+
+
+def test_small_notes_beside_the_text_are_margin_and_a_short_row_above_is_a_number() -> None:
+    text = column(200, 700, 14)
+    note, number = row(760, 830, 205.0), row(420, 450, 40.0)
+    blocks, _ = arrange([*text, note, number], 1000, DISTANCE)
+    zones = {id(r): block.zone for block in blocks for r in block.rows}
+    assert zones[id(note)] == "margin"
+    assert zones[id(number)] == "numbering"
+    assert {zones[id(r)] for r in text} == {"main"}
+
+
+def test_the_strip_of_a_neighbouring_page_is_left_out_and_counted() -> None:
+    text = column(100, 700, 14)
+    strip = column(900, 1000, 14)
+    blocks, lost = arrange([*text, *strip], 1000, DISTANCE)
+    assert [r for block in blocks for r in block.rows] == text
+    assert lost == 14
+
+
+def test_nothing_is_nothing() -> None:
+    assert arrange([], 100, DISTANCE) == ([], 0)
