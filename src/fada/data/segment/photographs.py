@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pdf", ".png", ".tif", ".tiff", ".webp"})
+DRAWING = ".lines.png"
+"""What the name of a drawing of found lines ends in; it is no page."""
 POINTS_PER_INCH = 72
 _DOTS_PER_INCH = (150.0, 300.0, 600.0)
 """Of a rendered page of a PDF: at least, without images in it, at most."""
@@ -38,6 +40,7 @@ def find_files(source: str | os.PathLike[str]) -> list[Path]:
     if not source.is_dir():
         raise FadaError(f"{source}: no such file or folder.")
     files = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    files = [path for path in files if not path.name.endswith(DRAWING)]
     if not files:
         raise FadaError(f"{source}: no page images here, expected {', '.join(sorted(SUFFIXES))}.")
     return files

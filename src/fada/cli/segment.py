@@ -1,0 +1,42 @@
+"""`fada segment`: the lines of a page, as ALTO or PAGE."""
+
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+
+class PageFormat(StrEnum):
+    """What is written for a page."""
+
+    ALTO = "alto"
+    PAGE = "page"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(
+        epilog="Example: `fada segment scans/ --out pages/ --draw`, then `fada transcribe pages/ --out transcribed/`"
+    )(segment)
+
+
+def segment(
+    pages: list[Path] = typer.Argument(help="Page images, TIFFs of many pages, PDFs, folders of them."),
+    out: Path = typer.Option(..., "--out", "-o", help="Folder for the ALTO or PAGE files and the images they are of."),
+    format: PageFormat = typer.Option(PageFormat.ALTO, "--format", help="What to write."),
+    draw: bool = typer.Option(False, "--draw", help="Also write a picture of each page with its lines numbered."),
+    right_to_left: bool = typer.Option(False, "--right-to-left", help="Lines and columns run from right to left."),
+) -> None:
+    """Find the lines of photographed or scanned pages: outlines, baselines, columns in reading order, margins."""
+    from fada.cli.output import echo
+    from fada.jobs.segment import segment_pages
+
+    done = segment_pages(pages, out, format=format.value, draw=draw, right_to_left=right_to_left)
+    for note in done.notes:
+        echo(note, err=True)
+    for reason in done.failed:
+        echo(f"failed: {reason}", err=True)
+    zones = ", ".join(f"{count} {zone}" for zone, count in sorted(done.zones.items()))
+    echo(f"{sum(done.zones.values())} lines ({zones or 'none'}) in {out}; {len(done.failed)} pages failed")
+    if done.failed:
+        raise typer.Exit(1)

@@ -1,0 +1,103 @@
+"""Finding the lines of many pages: one ALTO or PAGE file a page, a bad page reported, the others done."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fada.common.files import replacing
+from fada.common.say import track
+from fada.data.formats import alto
+from fada.data.formats import page as page_xml
+from fada.data.formats.xml import PageCrop, serialize
+from fada.data.segment.drawing import draw_lines
+from fada.data.segment.page import PageLines, find_lines
+from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs
+from fada.data.write import Provenance
+from fada.errors import FadaError
+
+
+@dataclass
+class Segmented:
+    """What was found on pages: files written, lines by zone, pages that failed with the reason, and notes."""
+
+    files: list[Path] = field(default_factory=list)
+    zones: dict[str, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def segment_pages(
+    sources: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    format: str = "alto",
+    draw: bool = False,
+    right_to_left: bool = False,
+) -> Segmented:
+    """Write into `out`, for each page of `sources`, its image and an ALTO or PAGE file with its lines.
+
+    Args:
+        sources: page images, TIFFs of many pages, PDFs, folders of them.
+        out: folder.
+        format: ``alto`` or ``page``.
+        draw: also write a picture with numbered lines.
+        right_to_left: the text runs from right to left, and so do its columns.
+    """
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise FadaError(f"{out}: a file, expected a folder.")
+    files = [file for source in sources for file in find_files(source)]
+    out.mkdir(parents=True, exist_ok=True)
+    done = Segmented()
+    for file in track(files, "finding lines"):
+        try:
+            for page in photographs(file, out):
+                _segment(page, out, format, draw, right_to_left, done)
+        except FadaError as error:
+            done.failed.append(str(error))
+    return done
+
+
+def _segment(page: Photograph, out: Path, format: str, draw: bool, right_to_left: bool, done: Segmented) -> None:
+    written = out / f"{page.name}.xml"
+    if written.exists():
+        done.notes.append(f"{written}: there already, left as it is")
+        return
+    image = page.load()
+    found = find_lines(image, right_to_left=right_to_left)
+    if not found.lines:
+        raise FadaError(f"{page.file}: no text found on this page. Is it blank, or not turned upright?")
+    beside = out / page.file.name
+    if not beside.exists():
+        try:
+            os.link(page.file, beside)
+        except OSError:
+            shutil.copy2(page.file, beside)
+    if draw:
+        draw_lines(image, found).save(out / f"{page.name}{DRAWING}")
+        done.files.append(out / f"{page.name}{DRAWING}")
+    for line in found.lines:
+        done.zones[line.zone] = done.zones.get(line.zone, 0) + 1
+    if found.cut_off:
+        done.notes.append(f"{page.file}: {found.cut_off} lines at the edge belong to the neighbouring page, left out")
+    provenance = Provenance(details={"segmenter": found.segmenter})
+    crops = page_crops(found, beside)
+    if format == "alto":
+        tree = alto.new_document(beside.name, found.size, crops)
+        alto.record(tree, provenance)
+    else:
+        tree = page_xml.new_document(beside.name, found.size, crops, provenance.created)
+        page_xml.record(tree, provenance)
+    with replacing(written) as temporary:
+        temporary.write_bytes(serialize(tree))
+    done.files.append(written)
+
+
+def page_crops(found: PageLines, file: Path) -> list[PageCrop]:
+    """The lines of a page as cuts out of its image."""
+    return [
+        PageCrop(file, found.size, line.outline, line.baseline, region=f"{line.zone}_{line.block + 1}")
+        for line in found.lines
+    ]
