@@ -17,7 +17,11 @@ def reproduce(
         help="A recipe (a YAML file of recipes/), or a table: main, ablation, domains, beams, lambda, examples, "
         "diagnostics, overhead, figures (one run of a recipe gives all of them).",
     ),
-    data: str | None = typer.Option(None, "--data", help="Where the lines are, if not where the recipe says."),
+    data: str | None = typer.Option(
+        None,
+        "--data",
+        help="Folder with one sub-folder a data set (hpgt, catmus_fr, accents), or the lines of a recipe.",
+    ),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),
     results: Path = typer.Option(Path("results"), "--results", help="Folder for the results."),
     seed: list[int] | None = typer.Option(None, "--seed", help="Only this seed; may be repeated."),
@@ -28,10 +32,18 @@ def reproduce(
 ) -> None:
     """Run a row of the paper's tables: train every arm with every seed, evaluate, write results and table.
 
-    Finished trainings are kept, interrupted ones go on.
+    Finished trainings are kept, interrupted ones go on: give the same command again. A table's name runs all its
+    recipes and the lipograms; one that cannot run is listed with what is missing (exit code 2), the others go on.
+
+    Examples:
+
+        fada reproduce main --quick --data FOLDER
+
+        fada reproduce recipes/main-synthetic-crnn.yaml
     """
-    from fada.errors import FadaError
-    from fada.experiments.recipe import recipes_of
+    from fada.errors import FadaError, Interrupted
+    from fada.experiments.paper import lines_of, reproduce_all, summary
+    from fada.experiments.recipe import TABLES, recipes_of
     from fada.experiments.reproduce import Scope
     from fada.experiments.reproduce import reproduce as run
 
@@ -39,7 +51,14 @@ def reproduce(
         raise FadaError("--quick and --paper ask for different sizes: give one of them.")
     size: Literal["usual", "quick", "paper"] = "quick" if quick else "paper" if paper else "usual"
     scope = Scope(runs, results, seed or (), arm or (), size, jobs)
-    for recipe in recipes_of(name):
-        folder = run(recipe, data, scope)
-        typer.echo((folder / "table.md").read_text(encoding="utf-8"))
-        typer.echo(f"results: {folder}")
+    try:
+        if name in TABLES:
+            outcomes = reproduce_all(name, data, scope)
+            typer.echo(summary(outcomes))
+            raise typer.Exit(2 if any(outcome.missing for outcome in outcomes) else 0)
+        [recipe] = recipes_of(name)
+        folder = run(recipe, lines_of(recipe, data, scope), scope)
+    except Interrupted as stop:
+        raise Interrupted("stopped; what is done is kept. The same command goes on from here.", stop.code) from None
+    typer.echo((folder / "table.md").read_text(encoding="utf-8"))
+    typer.echo(f"results: {folder}")

@@ -24,10 +24,10 @@ _DIAGNOSED = {
 Found = Mapping[str, Seeds]
 
 
-def document(folder: str | os.PathLike[str] = "results") -> str:
-    """The whole document in Markdown."""
+def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> str:
+    """The whole document in Markdown; `suffix` is that of a smaller or larger size, ``-quick`` or ``-paper``."""
     folder = Path(folder)
-    found = load_results(folder)
+    found = load_results(folder, suffix)
     parts = [
         "# Results",
         "",
@@ -37,7 +37,7 @@ def document(folder: str | os.PathLike[str] = "results") -> str:
         "seed, by lines and, after the comma, by pages or speakers: lines of one page are alike, so the first is too",
         "sure of itself; and no test by five pages can fall below 0.06.",
         "",
-        *_included("Reading", folder / "reading.md"),
+        *([] if suffix else _included("Reading", folder / "reading.md")),
         *_main_table(found),
         *_ablation(found),
         *_ours(found),
@@ -54,12 +54,12 @@ def document(folder: str | os.PathLike[str] = "results") -> str:
         ),
         *_included(
             "Lipograms",
-            folder / "lipogram" / "table.md",
+            folder / f"lipogram{suffix}" / "table.md",
             "fada lipogram --recipe recipes/lipogram_smollm2.yaml --out results/lipogram",
         ),
         *_included(
             "Lipograms with beam search",
-            folder / "lipogram-beam" / "table.md",
+            folder / f"lipogram-beam{suffix}" / "table.md",
             "fada lipogram --recipe recipes/lipogram_smollm2_beam.yaml --out results/lipogram-beam",
         ),
     ]

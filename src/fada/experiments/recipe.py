@@ -36,6 +36,17 @@ class Ours(BaseModel):
     adapt: dict[str, Any] | None = None
 
 
+class Lines(BaseModel):
+    """Where the lines of a recipe come from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str = Field(description="Their folder below that of --data.")
+    texts: list[str] = Field([], description="Files in it with text alone: for the figures of letter frequencies.")
+    synthetic: dict[str, Any] | None = Field(None, description="Settings of `fada synth` that make them.")
+    how: str = Field("", description="How to get them.")
+
+
 class Recipe(BaseModel):
     """A row of the main table. Unknown keys are refused."""
 
@@ -49,11 +60,7 @@ class Recipe(BaseModel):
         default_factory=dict, description="The paper's change of the CER relative to standard, in percent."
     )
     differences: str = Field(description="How data and model here differ from the paper's.")
-    source: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Where the lines come from: `folder` is their sub-folder of --data, `synthetic` are settings of "
-        "`fada synth` with which they are made where they are missing, `how` tells how to get them.",
-    )
+    source: Lines | None = None
     train: dict[str, Any] = Field(description="Settings of all trainings, as in `fada train`.")
     arms: dict[str, dict[str, Any]]
     clusters: list[str] = Field(

@@ -254,12 +254,12 @@ def load_seeds(folder: str | os.PathLike[str]) -> list[Record]:
     return [Record.load(path) for path in sorted(Path(folder).glob("*.json"), key=lambda path: natural_key(path.stem))]
 
 
-def load_results(folder: str | os.PathLike[str]) -> dict[str, list[Record]]:
-    """The seeds of every recipe of the main table, by the recipe's name."""
+def load_results(folder: str | os.PathLike[str], suffix: str = "") -> dict[str, list[Record]]:
+    """The seeds of every recipe of the main table, by the recipe's name; `suffix` is ``-quick`` or ``-paper``."""
     found = {
         path.name: load_seeds(path)
         for path in sorted(Path(folder).glob("main-*"))
-        if not path.name.endswith(("-quick", "-paper"))
+        if (path.name.endswith(suffix) if suffix else not path.name.endswith(("-quick", "-paper")))
     }
     if not any(found.values()):
         raise FadaError(f"{folder}: no results here, expected folders such as main-hpgt-crnn made by `fada reproduce`.")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fada.common.files import write_json, write_text
+from fada.data.line import read_lines
 from fada.data.splits import LineSources, Splits
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch, Search, Stored
@@ -146,13 +147,21 @@ def reproduce(recipe_file: str | os.PathLike[str], data: str | None = None, scop
     found = load_seeds(folder)
     write_text(folder / "table.md", table_of(recipe, found))
     draw_curves(recipe, found, folder / "curves.png")
-    texts = {domain: lines for domain, lines in trained[0].texts.items() if lines}
-    draw_frequencies(texts, folder / "figures")
+    _draw_frequencies(recipe, trained[0], folder / "figures")
     return folder
 
 
-def draw_frequencies(texts: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """The paper's figures of a data set: letter frequencies, correlations and trends of its text."""
+def _draw_frequencies(recipe: Recipe, item: Trained, folder: Path) -> None:
+    """The paper's figures of a data set: letter frequencies, correlations and trends of its training text.
+
+    Domains of which there is text alone are drawn with the others.
+    """
+    texts = {domain: list(lines) for domain, lines in item.texts.items() if lines}
+    column = item.settings.get("domain_column")
+    for name in recipe.source.texts if recipe.source else ():
+        for path in (Path(part) / name for part in item.settings["data"]):
+            for line in read_lines(path, domain_column=column) if path.is_file() else ():
+                texts.setdefault(str(line.domain), []).append(str(line.text))
     analyze(TargetSet.from_texts(texts, normalizer=TextNormalizer(letters_only=True)), folder, formats=["png"])
 
 

@@ -1,0 +1,106 @@
+"""Every table and figure of the paper that can be made here, one recipe after the other.
+
+A recipe whose lines or model are missing is told with what is missing, and the others go on. Given again, the command
+goes on where it stopped: finished trainings, decodings and stories are kept.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fada.common.files import write_text
+from fada.data.synthetic.set import make_synthetic
+from fada.errors import FadaError
+from fada.evaluation.table import markdown_table
+from fada.experiments.document import document
+from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
+from fada.experiments.recipe import Recipe, recipes_of
+from fada.experiments.reproduce import Scope, reproduce
+
+log = logging.getLogger(__name__)
+
+LIPOGRAMS = {"lipogram": "lipogram_smollm2.yaml", "lipogram-beam": "lipogram_smollm2_beam.yaml"}
+PAPER_LIPOGRAMS = {"lipogram": "lipogram_llama.yaml"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a recipe: the folder of its results, or what is missing."""
+
+    name: str
+    folder: Path | None = None
+    missing: str = ""
+
+
+def lines_of(recipe_file: str | os.PathLike[str], data: str | os.PathLike[str] | None, scope: Scope) -> str | None:
+    """Where a recipe's lines are: the sub-folder of `data` named in it, or `data` itself; None: where the recipe says.
+
+    Synthetic lines are made, once, where there are none.
+    """
+    recipe = Recipe.load(recipe_file)
+    source = recipe.source
+    if source is None or (scope.size == "paper" and data is None):
+        return None if data is None else str(data)
+    if data is not None and (Path(data) / source.folder).exists():
+        return str(Path(data) / source.folder)
+    if source.synthetic is not None:
+        if data is not None and (Path(data) / "test.parquet").exists():
+            return str(data)
+        made = scope.runs / source.folder
+        if not (made / "test.parquet").exists():
+            log.info("making the lines of %s", recipe.title)
+            make_synthetic(**source.synthetic, processes=None).save(made)
+        return str(made)
+    if data is not None and not _holds_sets(Path(data)):
+        return str(data)
+    if data is None and all(Path(part).exists() for part in recipe.train.get("data", [])):
+        return None
+    where = Path(data or "FOLDER") / source.folder
+    raise FadaError(f"{recipe.title}: its lines are missing, expected in {where} (--data FOLDER). {source.how}".strip())
+
+
+def _holds_sets(folder: Path) -> bool:
+    """Whether a folder holds several data sets, each in a folder of its own, and no lines itself."""
+    return folder.is_dir() and not any(path.is_file() and path.suffix == ".parquet" for path in folder.iterdir())
+
+
+def reproduce_all(
+    name: str, data: str | os.PathLike[str] | None, scope: Scope, recipes: str | os.PathLike[str] = "recipes"
+) -> list[Outcome]:
+    """Run every recipe of a table, and the lipograms; write ``results.md`` and ``summary.md`` of what there is."""
+    files = recipes_of(name, recipes)
+    outcomes = []
+    for file in files:
+        log.info("%s", file.stem, extra={"style": "bold"})
+        try:
+            outcomes.append(Outcome(file.stem, reproduce(file, lines_of(file, data, scope), scope)))
+        except FadaError as error:
+            log.warning("%s", error)
+            outcomes.append(Outcome(file.stem, missing=str(error)))
+    for short, written in (PAPER_LIPOGRAMS if scope.size == "paper" else LIPOGRAMS).items():
+        folder = scope.results / scope.named(short)
+        try:
+            outcomes.append(Outcome(short, _lipograms(Path(recipes) / written, folder, scope)))
+        except FadaError as error:
+            log.warning("%s", error)
+            outcomes.append(Outcome(short, missing=str(error)))
+    if any(outcome.folder for outcome in outcomes if outcome.name not in LIPOGRAMS):
+        suffix = "" if scope.size == "usual" else f"-{scope.size}"
+        write_text(scope.results / f"results{suffix}.md", document(scope.results, suffix))
+    write_text(scope.results / f"{scope.named('summary')}.md", summary(outcomes))
+    return outcomes
+
+
+def _lipograms(file: Path, folder: Path, scope: Scope) -> Path:
+    recipe = LipogramRecipe.load(file)
+    Experiment(recipe.quick() if scope.size == "quick" else recipe, folder).run()
+    return folder
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """What ran and what could not, as a Markdown table."""
+    rows = [[o.name, "done" if o.folder else "not run", str(o.folder or o.missing)] for o in outcomes]
+    done = sum(outcome.folder is not None for outcome in outcomes)
+    return f"{done} of {len(outcomes)} ran.\n\n" + markdown_table(["recipe", "", "results, or what is missing"], rows)
