@@ -15,7 +15,7 @@ _HOMES = {
     "TextNormalizer": "text.normalizer",
     "CharDistribution": "targets.distribution",
     "TargetSet": "targets.target_set",
-    "read_lines": "data.line",
+    "read_lines": "data.source",
     "AlignmentLoss": "alignment",
     "CharNgram": "decoding.lm",
     "CTCBeamDecoder": "decoding.ctc",
@@ -34,7 +34,7 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from fada import distances as distances
     from fada.alignment import AlignmentLoss as AlignmentLoss
-    from fada.data.line import read_lines as read_lines
+    from fada.data.source import read_lines as read_lines
     from fada.decoding.ctc import CTCBeamDecoder as CTCBeamDecoder
     from fada.decoding.emissions import Emissions as Emissions
     from fada.decoding.generate import GuidedLogitsProcessor as GuidedLogitsProcessor

@@ -20,8 +20,7 @@ from PIL import EpsImagePlugin, Image
 from scipy import ndimage
 
 from fada.data.augment import Augment, thicken, warp
-from fada.data.formats.xml import image_size
-from fada.data.images import MAX_PIXELS, load_line_image, normalize_height, pad_batch, paper_and_ink
+from fada.data.images import MAX_PIXELS, image_size, load_line_image, normalize_height, pad_batch, paper_and_ink
 from fada.data.inspect import line_size
 from fada.data.line import Line
 from fada.errors import FadaError

@@ -9,8 +9,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.formats.parquet import write_parquet
 from fada.data.inspect import contact_sheet, inspect
-from fada.data.line import Line, LineSet, read_lines, write_parquet
+from fada.data.line import Line, LineSet
+from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
 

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fada.data.line import Line, LineSet, Log, read_lines
-from fada.data.source import domain_rule, split_of, unique_ids
+from fada.data.domains import DomainRule
+from fada.data.line import Line, LineSet, Log, split_of
+from fada.data.read import unique_ids
+from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
 
@@ -196,11 +198,12 @@ def test_splits_are_recognised_by_name(path, split):
     ],
 )
 def test_the_domain_comes_from_the_path(rule, path, domain):
-    assert domain_rule(rule)(path, {}) == domain
+    assert DomainRule(rule=rule).domain(None, path, {}, "/") == domain
 
 
 def test_a_table_looks_at_the_manuscript_column_first():
-    assert domain_rule({"A 1": "13"})("elsewhere.parquet", {"manuscript": "a-1"}) == "13"
+    rule = DomainRule(rule={"A 1": "13"})
+    assert rule.domain(None, "elsewhere.parquet", {"manuscript": "a-1"}, "") == "13"
 
 
 @pytest.mark.parametrize(
@@ -214,24 +217,28 @@ def test_a_table_looks_at_the_manuscript_column_first():
 )
 def test_a_table_can_be_a_file(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    rule = domain_rule(tmp_path / name)
-    assert [rule(path, {}) for path in ("x/A_1/p.png", "B 2.xml", "manuscript.xml")] == ["13", "14", None]
+    rule = DomainRule(rule=tmp_path / name)
+    assert [rule.domain(None, path, {}, "") for path in ("x/A_1/p.png", "B 2.xml", "manuscript.xml")] == [
+        "13",
+        "14",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
-    [("t.csv", "only one\n", "row 1"), ("t.json", "[1]", "object"), ("t.json", "{", "not JSON"), (None, "", "be read")],
+    [("t.csv", "only one\n", "line 1"), ("t.json", "[1]", "object"), ("t.json", "{", "be read"), (None, "", "be read")],
 )
 def test_a_bad_table_is_told(tmp_path, name, content, message):
     if name:
         (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(FadaError, match=message):
-        domain_rule(tmp_path / (name or "missing.csv"))
+        DomainRule(rule=tmp_path / (name or "missing.csv"))
 
 
 def test_a_bad_regular_expression_is_told():
     with pytest.raises(FadaError, match="regular expression"):
-        domain_rule("(unclosed")
+        DomainRule(rule="(unclosed")
 
 
 def test_domain_for_all_overrides_and_a_rule_without_result_is_noted(tmp_path):

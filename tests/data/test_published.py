@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fada.data import published
-from fada.data.line import Line, read_lines, write_parquet
-from fada.data.published import EDACC_ACCENTS, HPGT_CENTURIES, assign_splits, load
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line
+from fada.data.published import EDACC_ACCENTS, HPGT_CENTURIES, load
+from fada.data.source import read_lines
+from fada.data.splits import assign_splits
 from fada.errors import FadaError
 from tests.support import xml_pages
 

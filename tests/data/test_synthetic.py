@@ -17,7 +17,7 @@ from scipy.optimize import approx_fprime
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.data.synthetic import hands as rendering
 from fada.data.synthetic import text as synthetic_text
 from fada.data.synthetic.set import SyntheticSet, make_synthetic, parse_pearson

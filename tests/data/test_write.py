@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from lxml import etree
 
 import fada
-from fada.data.line import Line, LineSet, column_names, read_lines
-from fada.data.write import FileNames, Provenance, Transcription, convert, write_transcriptions
+from fada.data.line import Line, LineSet, Provenance, Transcription, column_names
+from fada.data.places import FileNames
+from fada.data.source import read_lines
+from fada.data.write import convert, write_transcriptions
 from fada.errors import FadaError
 from tests.support import xml_pages
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fada.data.line import Line, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line
 from fada.experiments.recipe import Recipe
 from fada.experiments.reproduce import Scope, reproduce
 from tests.support import model_folders

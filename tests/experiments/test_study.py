@@ -5,7 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import read_lines, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
 from fada.data.write import convert
 from fada.errors import FadaError

@@ -8,7 +8,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.decoding.ctc import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Search

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.decoding.emissions import Emissions
 from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge

@@ -6,7 +6,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge

@@ -15,7 +15,8 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont, features
 from rapidfuzz.distance import Levenshtein
 
 from fada import TargetSet
-from fada.data.line import Line, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line
 from fada.distances import sorted_w2
 from fada.tuning.tuned import Evidence, Tuned
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fada.data.line import Line, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line
 
 ALPHABETS = {"old": "aabbc ", "new": "bccdd "}
 

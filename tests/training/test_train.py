@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 import fada
 from fada.cli import app
-from fada.data.line import Line, LineSet, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line, LineSet
 from fada.data.splits import split_lines
 from fada.data.write import convert
 from fada.models import registry

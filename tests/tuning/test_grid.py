@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import Line, LineSet, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line, LineSet
 from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.lm import prior_weights

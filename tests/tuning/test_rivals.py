@@ -4,7 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fada.cli import app
-from fada.data.line import Line, LineSet, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line, LineSet
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.errors import FadaError

@@ -6,21 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fada.cli.options import (
-    AudioColumn,
-    Domain,
-    DomainColumn,
-    DomainFrom,
-    Encoding,
-    Grow,
-    ImageColumn,
-    Images,
-    Outside,
-    ReadAs,
-    Split,
-    TextColumn,
-    reading,
-)
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import chosen_format, echo, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -53,20 +39,10 @@ Source = Annotated[
 
 
 @app.command("inspect")
+@with_reading()
 def inspect_command(
+    reading: ReadingOptions,
     source: Source,
-    split: Split = None,
-    text_column: TextColumn = None,
-    image_column: ImageColumn = None,
-    audio_column: AudioColumn = None,
-    domain_column: DomainColumn = None,
-    domain: Domain = None,
-    domain_from: DomainFrom = None,
-    read_as: ReadAs = None,
-    images: Images = None,
-    encoding: Encoding = None,
-    allow_outside: Outside = False,
-    grow: Grow = 0.0,
     characters: Annotated[int, typer.Option(help="Show so many characters; 0 shows all.", min=0)] = 40,
     sheet: Annotated[Path, typer.Option(help="Where to draw the contact sheet (PNG).")] = Path("contact-sheet.png"),
     no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
@@ -76,9 +52,9 @@ def inspect_command(
 ) -> None:
     """Count lines by split and domain, list characters and widths, tell what was skipped, draw a contact sheet."""
     from fada.data.inspect import contact_sheet, inspect
-    from fada.data.line import read_lines
+    from fada.data.source import read_lines
 
-    lines = read_lines(source, **reading(locals()))
+    lines = read_lines(source, **reading.given())
     found = inspect(lines, samples=samples, check=check)
     drawn = None if no_sheet or not found.with_image else contact_sheet(found.samples, sheet)
     if as_json:
@@ -100,31 +76,21 @@ def inspect_command(
 
 
 @app.command("convert")
+@with_reading()
 def convert_command(
+    reading: ReadingOptions,
     source: Source,
     destination: Annotated[
         Path, typer.Option("--to", "-o", help="A .parquet, .tsv, .csv, .jsonl, .txt file, or a folder.")
     ],
     format: Annotated[OutputFormat | None, typer.Option("--format", "-f", help="What to write.")] = None,
-    split: Split = None,
-    text_column: TextColumn = None,
-    image_column: ImageColumn = None,
-    audio_column: AudioColumn = None,
-    domain_column: DomainColumn = None,
-    domain: Domain = None,
-    domain_from: DomainFrom = None,
-    read_as: ReadAs = None,
-    images: Images = None,
-    encoding: Encoding = None,
-    allow_outside: Outside = False,
-    grow: Grow = 0.0,
 ) -> None:
     """Read lines in any format and write them in another; a folder without --format gets one parquet file per split."""
-    from fada.data.line import read_lines
+    from fada.data.source import read_lines
     from fada.data.write import refuse_source
 
     refuse_source(source, destination)
-    lines = read_lines(source, **reading(locals()))
+    lines = read_lines(source, **reading.given())
     _convert(lines, destination, format)
 
 
@@ -135,7 +101,7 @@ def published_command(
     destination: Annotated[
         Path | None, typer.Option("--to", "-o", help="Folder for one parquet file per split, or a .parquet file.")
     ] = None,
-    split: Split = None,
+    split: Annotated[str | None, typer.Option("--split", help="Only this split.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="catmus: languages; 'all' for all of them.")] = None,
     century: Annotated[list[str] | None, typer.Option(help="catmus: centuries; 'all' for all of them.")] = None,
     accent: Annotated[list[str] | None, typer.Option(help="edacc: accents; 'all' for all of them.")] = None,

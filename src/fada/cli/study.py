@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fada.cli.options import DomainColumn, DomainFrom, TextColumn
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
 
 if TYPE_CHECKING:
@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("study")(study)
+    app.command("study")(with_reading()(study))
     app.command("demo")(demo)
 
 
 def study(
+    reading: ReadingOptions,
     data: list[str] = typer.Argument(..., help="Lines with text: ALTO or PAGE folders, parquet, manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for models, weights, predictions and report."),
-    domain_column: DomainColumn = None,
-    domain_from: DomainFrom = None,
-    text_column: TextColumn = None,
     model: str = typer.Option("crnn:small", "--model", help="As in `fada train`."),
     epochs: int = typer.Option(30, "--epochs", min=1, help="Epochs of each training."),
     batch_size: int = typer.Option(8, "--batch-size", min=1, help="Lines per step."),
@@ -40,7 +38,7 @@ def study(
     """
     from fada.experiments.study import run_study, split_by_page
 
-    columns = {"domain_column": domain_column, "domain_from": domain_from, "text_column": text_column}
+    columns = {name: str(value) if isinstance(value, Path) else value for name, value in reading.given().items()}
     sources = split_by_page(data, out / "lines", columns)
     if sources == [out / "lines"]:
         columns = {}

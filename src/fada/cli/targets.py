@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fada.cli.options import TEXTS, ReadingOptions, with_reading
 from fada.cli.output import echo
 
 if TYPE_CHECKING:
@@ -25,20 +26,14 @@ AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
 
 
 @targets_app.command()
+@with_reading(*TEXTS)
 def build(
+    reading: ReadingOptions,
     sources: list[str] = typer.Argument(
         help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), ALTO or PAGE, glob patterns, or - for "
         "standard input."
     ),
     out: Path = typer.Option(Path("targets.json"), "--out", "-o", help="The target file to write."),
-    domain: str | None = typer.Option(None, help="One domain for everything (needed for standard input)."),
-    domain_from: str = typer.Option(
-        "folder", help="Where a file's domain is: its folder, its file name, or a regular expression with one group."
-    ),
-    text_column: str = typer.Option("text", help="Column of tables that holds the text."),
-    domain_column: str | None = typer.Option(
-        None, help="Column of tables that holds the domain; domain, century, accent or period if not given."
-    ),
     form: str = typer.Option("NFC", help="Unicode form: NFC, NFD, NFKC, NFKD, none."),
     case: str = typer.Option("lower", help="lower, or keep."),
     marks: str = typer.Option("keep", help="Diacritics: keep, or fold (é counts as e)."),
@@ -63,11 +58,8 @@ def build(
         task = progress.add_task("counting, MB", total=None)
         corpus = Corpus(
             sources,
-            domain=domain,
-            domain_from=domain_from,
-            text_column=text_column,
-            domain_column=domain_column,
             on_bytes=lambda size: progress.advance(task, size / 1e6),
+            **reading.given(),
         )
         if "-" not in sources:
             progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)

@@ -6,19 +6,17 @@ from typing import Any
 
 import typer
 
-from fada.cli.options import DomainColumn, DomainFrom, TextColumn
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
 
 
 def train(
+    reading: ReadingOptions,
     recipe: Path | None = typer.Option(None, help="YAML file with settings; options given here override it."),
     data: list[str] = typer.Option([], help="Lines to train on (any source of lines, with its splits); repeatable."),
     validation: list[str] = typer.Option([], help="Lines to choose the best epoch on, if --data has no such split."),
     test: list[str] = typer.Option([], help="Lines to report on, if --data has no such split."),
     out: Path | None = typer.Option(None, "--out", "-o", help="The run folder to write."),
-    domain_column: DomainColumn = None,
-    domain_from: DomainFrom = None,
-    text_column: TextColumn = None,
     model: str | None = typer.Option(None, help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."),
     targets: Path | None = typer.Option(None, help="Target file; counted on the training text if not given."),
     lam: float | None = typer.Option(None, min=0, max=1, help="λ: 1 is the plain task loss, 0 alignment alone."),
@@ -45,7 +43,7 @@ def train(
     The run folder holds the model, metrics of every epoch, predictions and emissions. After an interruption, the same
     command with --resume ends with the same result.
     """
-    given = {name: value for name, value in locals().items() if name not in ("recipe", "set_")}
+    given = {name: value for name, value in locals().items() if name not in ("recipe", "set_", "reading")}
     chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     from fada.common.settings import read_recipe
     from fada.errors import FadaError
@@ -54,6 +52,7 @@ def train(
 
     settings: dict[str, Any] = read_recipe(recipe) if recipe else {}
     settings |= {name: str(value) if isinstance(value, Path) else value for name, value in chosen.items()}
+    settings |= {name: str(value) if isinstance(value, Path) else value for name, value in reading.given().items()}
     for pair in set_:
         key, equals, value = pair.partition("=")
         if not equals:
@@ -75,4 +74,4 @@ def train(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(train)
+    app.command()(with_reading()(train))

@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.options import (
-    AudioColumn,
-    Domain,
-    DomainColumn,
-    DomainFrom,
-    Encoding,
-    Grow,
-    ImageColumn,
-    Images,
-    Outside,
-    ReadAs,
-    Split,
-    reading,
-)
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
 
 if TYPE_CHECKING:
@@ -35,11 +22,12 @@ _THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the netwo
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("transcribe")(transcribe)
-    app.command("emit")(emit)
+    app.command("transcribe")(with_reading()(transcribe))
+    app.command("emit")(with_reading()(emit))
 
 
 def transcribe(
+    reading: ReadingOptions,
     model_and_inputs: list[str] = typer.Argument(
         ...,
         metavar="[MODEL] INPUTS...",
@@ -53,17 +41,6 @@ def transcribe(
         None, "--format", help="same, alto, page, txt, tsv, csv, jsonl, parquet or pairs; by default from --out."
     ),
     targets: Path | None = typer.Option(None, "--targets", help="Target file; a run folder's own by default."),
-    domain: Domain = None,
-    domain_column: DomainColumn = None,
-    domain_from: DomainFrom = None,
-    image_column: ImageColumn = None,
-    audio_column: AudioColumn = None,
-    split: Split = None,
-    read_as: ReadAs = None,
-    images: Images = None,
-    encoding: Encoding = None,
-    grow: Grow = 0.0,
-    allow_outside: Outside = False,
     lam: float | None = typer.Option(
         None,
         "--lam",
@@ -101,11 +78,11 @@ def transcribe(
         echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
     if out is not None:
         refuse_source(inputs, out)
-    source = reading(locals())
+    source = reading.given()
     recognizer, lines = _open(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
-    weights, knowledge = _decoder(resolve(model), asked, targets, tuned, lm_text, domain_column)
+    weights, knowledge = _decoder(resolve(model), asked, targets, tuned, lm_text, reading.domain_column)
     with nullcontext() if out else tempfile.TemporaryDirectory() as folder:
         target = out or Path(str(folder)) / "text.txt"
         summary = run(
@@ -134,27 +111,17 @@ def transcribe(
 
 
 def emit(
+    reading: ReadingOptions,
     model: str = typer.Argument(..., help="Run folder, model folder or hub name of a CTC model."),
     inputs: list[str] = _INPUTS,
     out: Path = typer.Option(..., "--out", "-o", help="The .npz file to write; symbols.json is written beside it."),
-    domain: Domain = None,
-    domain_column: DomainColumn = None,
-    domain_from: DomainFrom = None,
-    image_column: ImageColumn = None,
-    audio_column: AudioColumn = None,
-    split: Split = None,
-    read_as: ReadAs = None,
-    images: Images = None,
-    encoding: Encoding = None,
-    grow: Grow = 0.0,
-    allow_outside: Outside = False,
     batch_size: int = _BATCH,
     threads: int | None = _THREADS,
 ) -> None:
     """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
     from fada.jobs.transcribe import emit as run
 
-    recognizer, lines = _open(model, inputs, threads, **reading(locals()))
+    recognizer, lines = _open(model, inputs, threads, **reading.given())
     emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
     emissions.save(out)
     _report(failed, notes)
@@ -163,7 +130,9 @@ def emit(
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
     """The first argument is a model if it is a model folder, a name of the package, or may be one of the hub."""
-    from fada.data.source import AUDIO_SUFFIXES, IMAGE_SUFFIXES, MANIFEST_SUFFIXES, is_named_set
+    from fada.common.tables import TEXT_SUFFIXES as MANIFEST_SUFFIXES
+    from fada.data.places import AUDIO_SUFFIXES, IMAGE_SUFFIXES
+    from fada.data.read import is_named_set
     from fada.errors import FadaError
     from fada.models.folders import PRETRAINED, is_model_folder, resolve
 
@@ -225,7 +194,7 @@ def _decoder(
 
 
 def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
-    from fada.data.line import read_lines
+    from fada.data.source import read_lines
     from fada.models.registry import load_recognizer
 
     if threads:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from fada.errors import FadaError
 
@@ -45,6 +45,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A UTF-8 text file to write into, all or nothing; what is no character is written with backslashes."""
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened,
+    ):
+        yield opened
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write bytes, all or nothing."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

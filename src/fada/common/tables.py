@@ -73,6 +73,7 @@ class Table:
         flat: the columns that hold plain values: no bytes, no images, nothing nested.
         info: what Hugging Face `datasets` stores with a table: features, licence, citation.
         count: number of rows, if the file tells it.
+        embeds: whether images and sound may be in the table itself.
     """
 
     rows: Callable[[Sequence[str] | None], Iterator[Placed]]
@@ -80,6 +81,7 @@ class Table:
     flat: Sequence[str] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = None
+    embeds: bool = False
 
 
 @contextmanager
@@ -459,7 +461,7 @@ def arrow_table(
                 yield number, _labelled(row, labels) if labels and isinstance(row, dict) else row
 
     flat = [name for name, kind in zip(names, schema.types, strict=True) if _is_flat(kind)]
-    return Table(read, names, flat, info, count)
+    return Table(read, names, flat, info, count, embeds=True)
 
 
 def _is_flat(kind: Any) -> bool:

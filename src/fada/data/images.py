@@ -1,11 +1,13 @@
 """Line images on their way to a recogniser: opened safely, grey, of one height, padded into batches."""
 
 import io
+import math
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -21,6 +23,11 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "JPEG2000", "PPM")
 MAX_PIXELS = 178_956_970
 """Images with more pixels are refused before they are decoded: as many as Pillow opens; a page at 600 dpi on A2 has
 139 million."""
+
+MAX_SIDE = 2**16 - 1
+"""So many pixels an image may be wide or high: as many as JPEG, and as page scans of any kind, can have."""
+
+_SEVERAL = frozenset({".tif", ".tiff", ".gif", ".webp", ".png"})
 
 MIN_WIDTH = 16
 MAX_WIDTH = 16_384
@@ -49,7 +56,7 @@ def load_line_image(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows
             image = _open(source, where)
-            _check_size(image, max_pixels, where)
+            _check_size(image.size, max_pixels, where)
             if image.format == "JPEG":
                 image.draft("L", image.size)
             return _to_grey(ImageOps.exif_transpose(image) if upright else image)
@@ -85,14 +92,18 @@ def _open(source: ImageSource, where: str) -> Image.Image:
     return Image.open(source, formats=FORMATS)
 
 
-def _check_size(image: Image.Image, max_pixels: int, where: str) -> None:
-    width, height = image.size
+def _check_size(size: tuple[int, int], max_pixels: int, where: str) -> None:
+    width, height = size
     if width < 1 or height < 1:
         raise FadaError(f"{where}: the image is {width} x {height} pixels, expected at least 1 x 1.")
     if width * height > max_pixels:
         raise FadaError(
             f"{where}: the image is {width:,} x {height:,} pixels, more than the limit of {max_pixels:,}. "
             "Scale it down or cut it into lines."
+        )
+    if max(width, height) > MAX_SIDE:
+        raise FadaError(
+            f"{where}: the image is {width:,} x {height:,} pixels, longer than {MAX_SIDE:,}. Cut it into lines."
         )
 
 
@@ -128,7 +139,7 @@ def normalize_height(
         (height, width) uint8, 0 black to 255 white.
     """
     grey = Image.fromarray(image) if isinstance(image, np.ndarray) else image
-    _check_size(grey, MAX_PIXELS, "line image")
+    _check_size(grey.size, MAX_PIXELS, "line image")
     grey = _to_grey(grey)
     width = min(max(round(grey.width * height / grey.height), 1), max_width)
     if grey.size != (width, height):
@@ -182,3 +193,79 @@ def pad_batch(images: Sequence[np.ndarray], *, multiple_of: int = 1) -> tuple[np
         inkiness = np.clip((paper - levels) / max(paper - ink, _LEAST_CONTRAST), 0.0, 1.0)
         row[0, :, : image.shape[1]] = inkiness[image]
     return batch, widths
+
+
+class ImageSize(NamedTuple):
+    """From an image's header: width and height as stored, dots per inch, and whether its tag lays it on its side."""
+
+    width: int
+    height: int
+    dpi: float | None
+    sideways: bool
+
+
+def image_size(source: ImageSource, what: str = "") -> ImageSize:
+    """The size of an image, from its header alone.
+
+    Args:
+        what: what messages call the image, before its name.
+
+    Raises:
+        FadaError: it cannot be read, or is too large to be decoded.
+    """
+    where = f"{what}{Path(source).name if isinstance(source, str | os.PathLike) else 'image'}"
+    if isinstance(source, Image.Image):
+        return ImageSize(*source.size, None, False)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with _open(source, where) as image:
+                (width, height), dpi = image.size, image.info.get("dpi")
+                sideways = image.getexif().get(0x0112) in (5, 6, 7, 8)
+    except Image.DecompressionBombError as error:
+        raise FadaError(f"{where} is too large to open safely ({error})") from None
+    except FadaError:
+        raise
+    except Exception as error:  # Pillow raises almost anything on broken headers
+        raise FadaError(f"{where} cannot be read ({error})") from None
+    _check_size((width, height), MAX_PIXELS, where)
+    resolution = float(dpi[0]) if isinstance(dpi, tuple) and dpi else math.nan
+    return ImageSize(width, height, resolution if math.isfinite(resolution) and resolution > 1 else None, sideways)
+
+
+def frames_of(path: str | os.PathLike[str]) -> int:
+    """How many images a file holds; one if it cannot be read, which is told when it is."""
+    if Path(path).suffix.lower() not in _SEVERAL:
+        return 1
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            return int(getattr(image, "n_frames", 1))
+    except Exception:  # Pillow raises almost anything on broken headers
+        return 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One of several images in a file."""
+
+    path: Path
+    place: int
+
+    def load(self) -> Image.Image:
+        """The image in grey."""
+        where = f"{self.path.name}, image {self.place + 1}"
+        try:
+            with Image.open(self.path, formats=FORMATS) as image:
+                image.seek(self.place)
+                return load_line_image(image, where=where)
+        except FadaError:
+            raise
+        except Exception as error:
+            raise FadaError(f"{where}: the image is broken or cut off ({error}). Export it again.") from None
+
+
+def png(image: Image.Image) -> bytes:
+    """An image as PNG."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()

@@ -1,8 +1,7 @@
 """What a set of lines holds: counts, characters, widths, what is wrong with it, and a picture of it."""
 
-import io
+import os
 import random
-import warnings
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
-from fada.data.formats.xml import PageCrop
-from fada.data.line import Line, LineSet, PathLike
-from fada.data.source import SPLITS
+from fada.data.crop import PageCrop
+from fada.data.line import SPLITS, Line, LineSet, PathLike
 from fada.errors import FadaError
 from fada.text.characters import natural_key, sign, unicode_name
 
@@ -182,25 +180,14 @@ def _keep(kept: list[Line], line: Line, seen: int, most: int, draw: random.Rando
 
 def line_size(line: Line) -> tuple[int, int]:
     """Width and height of a line's image in pixels, from its header where there is one."""
-    from PIL import Image
-
-    from fada.data.images import FORMATS
+    from fada.data.images import image_size
 
     if isinstance(line.image, PageCrop):
         left, top, right, bottom = line.image.box
         return right - left, bottom - top
-    if isinstance(line.image, Image.Image):
-        return line.image.size
-    if not isinstance(line.image, bytes | str | Path):
+    if not isinstance(line.image, bytes | str | os.PathLike):
         return line.load_image().size
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            source = io.BytesIO(line.image) if isinstance(line.image, bytes) else line.image
-            with Image.open(source, formats=FORMATS) as image:
-                return image.size
-    except Exception as error:  # Pillow raises almost anything on broken headers
-        raise FadaError(f"{line.source}: the image cannot be read ({error})") from None
+    return image_size(line.image, f"{line.source}: ")[:2]
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:

@@ -1,23 +1,25 @@
 """One schema for everything that is read, trained on and written: the line.
 
 A line has an image or a sound, a text if it is known, a domain (century, region, accent), an id and a source; further
-columns are kept in `extra`. :func:`read_lines` reads every supported format into it, lazily.
+columns are kept in `extra`. :func:`fada.read_lines` reads every supported format into it, lazily.
 """
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from fada._version import __version__
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
-
-    from fada.data.source import DomainRule
 
 LISTED = 10_000
 """So many skipped lines and notes are listed one by one; all are counted."""
@@ -26,6 +28,19 @@ SAMPLE_RATE = 16_000
 """Samples per second of what :meth:`Line.load_audio` returns."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
+
+SPLITS = ("train", "validation", "test")
+SPLIT_NAMES: Mapping[str, str] = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+_SPLIT_NAME = re.compile(r"(train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?)(?:$|[-_.])", re.IGNORECASE)
 
 
 class LazyImage(Protocol):
@@ -85,6 +100,23 @@ class Line:
         return load_audio(self.audio), SAMPLE_RATE
 
 
+def split_of(path: PathLike) -> str | None:
+    """The split that a file name such as `train-00000-of-00002.parquet`, or else a folder above it, stands for.
+
+    Args:
+        path: relative to the source, so that folders above the source do not count.
+    """
+    for name in reversed(Path(path).parts):
+        if found := _SPLIT_NAME.match(name):
+            return SPLIT_NAMES[found[1].lower()]
+    return None
+
+
+def canonical_split(name: str | None) -> str | None:
+    """`dev`, `val`, `valid` are `validation`; names of one's own stay."""
+    return None if not name else SPLIT_NAMES.get(name.lower(), name)
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """Something that could not be read, and why."""
@@ -112,10 +144,10 @@ class Log:
         self.note_count = 0
         self.blank: list[tuple[Path, Path]] = []
 
-    def skip(self, source: str, reason: str, kind: str | None = None) -> None:
+    def skip(self, source: str, reason: str, kind: str | None = None, lines: int = 1) -> None:
         """Record something left out. `kind` is the reason without its details, for counting."""
-        self.skipped_count += 1
-        self.reasons[kind or reason] += 1
+        self.skipped_count += lines
+        self.reasons[kind or reason] += lines
         if len(self.skipped) < LISTED:
             self.skipped.append(Skipped(printable(source), printable(reason)))
 
@@ -262,87 +294,6 @@ class LineSet:
         return self.filter(lambda line: line.split == split)
 
 
-def read_lines(
-    source: PathLike | Iterable[PathLike],
-    *,
-    format: str | None = None,
-    split: str | None = None,
-    text_column: str | None = None,
-    image_column: str | None = None,
-    audio_column: str | None = None,
-    domain_column: str | None = None,
-    id_column: str | None = None,
-    domain: str | None = None,
-    domain_from: "str | Mapping[str, str] | DomainRule | None" = None,
-    images: PathLike | None = None,
-    base: PathLike | None = None,
-    allow_outside: bool = False,
-    encoding: str | None = None,
-    grow: float = 0.0,
-    untranscribed: bool = False,
-) -> LineSet:
-    r"""Read lines of text from anything that holds them.
-
-    Args:
-        source: a parquet file, a folder of them (`train.parquet`, `validation.parquet`, `test.parquet`), a folder
-            written by `datasets.save_to_disk`, a CSV, TSV or JSONL manifest, ALTO or PAGE files or a folder of them, a
-            folder of `line.png` + `line.gt.txt`, images or sounds; `hub:owner/name` for a data set on the Hugging
-            Face hub; `hpgt:folder`, `catmus`, `edacc` and so on for the published sets; or several of these.
-        format: `parquet`, `arrow`, `manifest`, `xml`, `pairs`, `images`, `audio`; found out if not given.
-        split: read this split only.
-        text_column, image_column, audio_column, domain_column, id_column: column names; the usual ones are recognised.
-        domain: the domain of all lines.
-        domain_from: where the domain comes from if there is no column for it: `"folder"` (for lines directly in the
-            source, the source's own); a table from manuscript (or any part of the path) to domain, as a mapping or as
-            a CSV or JSON file; or a regular expression over the path, whose group `domain` (or first group, or whole
-            match) is the domain.
-        images: folder with the page images of ALTO and PAGE files, if it is not where they say.
-        base: folder that paths in manifests and XML must not leave; the source's folder if not given.
-        allow_outside: follow paths that leave `base`.
-        encoding: of manifests and `.gt.txt` files, if it is not UTF-8.
-        grow: widen the outlines of ALTO and PAGE lines by this share of their height, upwards most, where they cut
-            accents off; 0.15 is a good value for outlines that were derived from baselines.
-        untranscribed: in a folder of `line.png` + `line.gt.txt`, also read the images without a text, as for
-            transcribing; otherwise they are skipped.
-
-    Returns:
-        The lines, read when iterated over. Nothing is left out in silence: see :attr:`LineSet.skipped`.
-    """
-    from fada.data import source as readers
-
-    return readers.open_source(
-        source,
-        readers.Options(
-            format=format,
-            split=split,
-            columns={
-                "text": text_column,
-                "image": image_column,
-                "audio": audio_column,
-                "domain": domain_column,
-                "id": id_column,
-            },
-            domain=domain,
-            domain_rule=readers.domain_rule(domain_from),
-            images=None if images is None else Path(images),
-            base=None if base is None else Path(base),
-            allow_outside=allow_outside,
-            encoding=encoding,
-            grow=grow,
-            untranscribed=untranscribed,
-        ),
-    )
-
-
-def write_parquet(
-    lines: Iterable[Line], path: PathLike, *, licence: str | None = None, citation: str | None = None
-) -> int:
-    """Write lines as parquet in the convention of Hugging Face `datasets`; see :mod:`fada.data.formats.parquet`."""
-    from fada.data.formats import parquet
-
-    return parquet.write_parquet(lines, path, licence=licence, citation=citation)
-
-
 def nothing_to_write(lines: LineSet, destination: PathLike) -> FadaError:
     """The error for a set of which no line could be read."""
     why = f"{lines.skipped_count} skipped, the first {lines.skipped[0]}" if lines.skipped else "none is there"
@@ -373,3 +324,101 @@ def column_names(own: Collection[str], further: Collection[str]) -> dict[str, st
 def with_extra(line: Line, **columns: Any) -> Line:
     """The line with further columns."""
     return replace(line, extra={**line.extra, **columns})
+
+
+# --- what was recognised ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """What was recognised in a line.
+
+    Attributes:
+        id: of the line.
+        text: what was recognised; None if it is not known, as for lines that are only converted.
+        confidence: of the whole line, 0 to 1.
+        word_confidences: one for each word of `text` (separated by spaces).
+        char_confidences: one for each character of `text`.
+        line: the line itself; needed to write ALTO, PAGE, parquet and pairs.
+        extra: further columns for tables, such as scores.
+    """
+
+    id: str
+    text: str | None
+    confidence: float | None = None
+    word_confidences: Sequence[float] | None = None
+    char_confidences: Sequence[float] | None = None
+    line: Line | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, line: Line, text: str | None = None, **details: Any) -> "Transcription":
+        """The transcription of a line; its own text if no other is given."""
+        return cls(line.id, line.text if text is None else text, line=line, **details)
+
+    def characters_in(self, span: tuple[int, int]) -> list[float] | None:
+        """The confidences of the characters from `span[0]` up to `span[1]`; None if they are not known."""
+        known = self.char_confidences is not None and len(self.char_confidences) == len(self.text or "")
+        if self.char_confidences is None or not known or span[0] == span[1]:
+            return None
+        return [min(max(float(value), 0.0), 1.0) for value in self.char_confidences[slice(*span)]]
+
+    def confidence_of(self, span: tuple[int, int] | None) -> str | None:
+        """The confidence of a part of the text, as best known: of its words, its characters, else the whole line.
+
+        Args:
+            span: from where to where the part goes; None for the whole line.
+        """
+        value = self.confidence
+        if span is not None or value is None:
+            start, end = span or (0, len(self.text or ""))
+            words = word_spans(self.text or "")
+            by_word = self.word_confidences if len(self.word_confidences or ()) == len(words) else None
+            of_words = [
+                one for one, word in zip(by_word or (), words, strict=False) if word[0] < end and start < word[1]
+            ]
+            if known := of_words or self.characters_in((start, end)):
+                value = fmean(known)
+        return None if value is None else f"{min(max(float(value), 0.0), 1.0):.4f}"
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """From where to where the words of a text go, which are separated by spaces (U+0020)."""
+    return [found.span() for found in re.finditer("[^ ]+", text)]
+
+
+def line_of(result: Transcription) -> Line:
+    """The line of a transcription, which some formats need."""
+    if result.line is None:
+        raise FadaError(f"{result.id}: the line itself is needed to write this format, not only its id.")
+    return result.line
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made the transcriptions: kept with them wherever the format has a place for it."""
+
+    model: str | None = None
+    target: str | None = None
+    lam: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    version: str = __version__
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def tool(self) -> str:
+        """Name and version."""
+        return f"fada {self.version}"
+
+    def settings(self) -> dict[str, str]:
+        """Model, target, λ and further settings, those that are known."""
+        known = {"model": self.model, "target": self.target, "lambda": self.lam, **self.details}
+        return {key: str(value) for key, value in known.items() if value is not None}
+
+    def settings_text(self) -> str:
+        """The settings in one line: `model=...; target=...; lambda=0.5`."""
+        return "; ".join(f"{key}={value}" for key, value in self.settings().items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"tool": "fada", "version": self.version, "created": self.created, **self.settings()}

@@ -1,33 +1,26 @@
 """The published data sets: where they are, what their domains are, how they are split, how to cite them."""
 
-import hashlib
 import logging
+import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from fada.data.formats import xml
-from fada.data.line import Line, LineSet, Log, PathLike, read_lines, with_extra
-from fada.data.source import (
-    IMAGE_SUFFIXES,
-    SPLITS,
-    Base,
-    Options,
-    canonical_split,
-    domain_name,
-    domain_rule,
-    unique_ids,
-)
+from fada.data.crop import PageCrop
+from fada.data.domains import DomainRule, domain_name
+from fada.data.formats import pages, xml
+from fada.data.line import Line, LineSet, Log, PathLike, canonical_split
+from fada.data.places import IMAGE_SUFFIXES, Base
+from fada.data.read import open_lines, unique_ids
+from fada.data.reading import Reading
+from fada.data.splits import group_of, with_splits
 from fada.errors import FadaError
 from fada.text.characters import natural_key
 
 log = logging.getLogger(__name__)
-
-SHARES = (0.8, 0.1, 0.1)
-"""Of the pages of every domain, for training, validation and test."""
 
 HPGT_CENTURIES: Mapping[str, str] = {
     "Barocci 184": "10",
@@ -153,7 +146,7 @@ def load(
     if name == "hpgt" and source is not None and (archive := _archive(Path(source))):
         lines = _open_hpgt(Path(source), archive)
     else:
-        lines = read_lines(f"hub:{about.hub}" if source is None else source)
+        lines = open_lines([f"hub:{about.hub}" if source is None else os.fspath(source)], Reading())
     chosen = {
         "language": languages,
         "century": None if centuries is None else [str(century) for century in centuries],
@@ -167,6 +160,12 @@ def load(
     lines.name, lines.licence, lines.citation = name, licence, citation
     split = canonical_split(split)
     return lines if split is None else lines.only(split)
+
+
+def open_named(source: str, reading: Reading) -> LineSet:
+    """A published set by its name as a source: `catmus`, `hpgt:FOLDER`."""
+    name, _, rest = source.partition(":")
+    return load(name, rest or None, split=reading.split)
 
 
 @lru_cache
@@ -222,85 +221,8 @@ def _named_domain(line: Line, about: PublishedSet) -> Line:
     if domain is not None:
         return replace(line, domain=domain)
     if about.name == "hpgt":
-        rule = domain_rule(HPGT_CENTURIES)
-        return replace(line, domain=rule(line.source, line.extra) if rule else None)
+        return replace(line, domain=DomainRule(rule=HPGT_CENTURIES).domain(None, line.source, line.extra, ""))
     return line
-
-
-# --- splits ----------------------------------------------------------------------------------------------------------
-
-
-def group_of(column: str) -> Callable[[Line], str]:
-    """What must stay together: the page (with its manuscript) or the speaker of a line; the line itself if unknown."""
-
-    def group(line: Line) -> str:
-        extra = line.extra
-        if column != "page":
-            return str(extra.get(column) or line.id)
-        manuscript = extra.get("manuscript") or extra.get("shelfmark") or ""
-        page = extra.get("page") or ""
-        return f"{manuscript}/{page}" if page else str(manuscript or line.id)
-
-    return group
-
-
-def assign_splits(
-    groups: Iterable[tuple[str, str | None]], shares: tuple[float, float, float] = SHARES
-) -> dict[str, str]:
-    """Divide pages into training, validation and test, the same way on every machine.
-
-    The pages of each domain are put in the order of the SHA-1 of their names; the first ones are for testing, the next
-    for validation, the rest for training. A page is in one split only: if it has lines of several domains it counts for
-    the first one. From three pages on every split gets at least one; of two pages one is for testing.
-
-    Args:
-        groups: page and domain of every line, or of every page.
-        shares: of training, validation and test.
-
-    Returns:
-        Page to split.
-    """
-    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-        raise FadaError(f"the shares of {', '.join(SPLITS)} are {shares}, expected three that sum to 1.")
-    domain_of: dict[str, str] = {}
-    for group, domain in groups:
-        domain_of.setdefault(group, domain or "")
-    splits = {}
-    for domain in dict.fromkeys(domain_of.values()):
-        pages = [page for page, own in domain_of.items() if own == domain]
-        pages.sort(key=lambda page: (hashlib.sha1(page.encode("utf-8", "replace")).digest(), page))
-        test, validation = (_number(len(pages), share, minimum) for share, minimum in ((shares[2], 2), (shares[1], 3)))
-        for place, page in enumerate(pages):
-            splits[page] = "test" if place < test else "validation" if place < test + validation else "train"
-    return splits
-
-
-def _number(pages: int, share: float, minimum: int) -> int:
-    return max(int(pages * share + 0.5), 1) if share > 0 and pages >= minimum else 0
-
-
-def with_splits(
-    lines: LineSet,
-    group: Callable[[Line], str],
-    shares: tuple[float, float, float] = SHARES,
-    resplit: bool = False,
-) -> LineSet:
-    """The lines with a split each; those stored with them are kept if there is a training part among them."""
-    assigned: dict[str, str] | None = None
-
-    def read(log: Log, media: bool) -> Iterator[Line]:
-        nonlocal assigned
-        if assigned is None:
-            stored: set[str | None] = set()
-            groups: dict[str, str | None] = {}
-            for line in lines._read(Log(), False):
-                stored.add(line.split)
-                groups.setdefault(group(line), line.domain)
-            assigned = {} if "train" in stored and not resplit else assign_splits(groups.items(), shares)
-        for line in lines._read(log, media):
-            yield with_extra(line, split=assigned[group(line)]) if assigned else line
-
-    return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)
 
 
 # --- HPGT ------------------------------------------------------------------------------------------------------------
@@ -317,9 +239,10 @@ def _archive(source: Path) -> Path | None:
 def _open_hpgt(source: Path, archive: Path) -> LineSet:
     """Page images in the folder, PAGE XML (in spite of its name) in the archive; pages without an image are skipped."""
     folder = source if source.is_dir() else source.parent
-    options = Options(domain_rule=domain_rule(HPGT_CENTURIES), images=folder, base=folder, grow=0.15)
+    reading = Reading(domain_from=HPGT_CENTURIES, images=folder, base=folder, grow=0.15)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
+        reader = pages.PageReader(Base(folder), reading, log, media)
         images = [file for file in sorted(folder.rglob("*"), key=natural_key) if file.suffix.lower() in IMAGE_SUFFIXES]
         try:
             with zipfile.ZipFile(archive) as opened:
@@ -330,12 +253,12 @@ def _open_hpgt(source: Path, archive: Path) -> LineSet:
                     try:
                         if member.file_size > xml.MAX_XML_BYTES:
                             raise FadaError(f"{member.file_size:,} bytes, too large for an XML file")
-                        pages = xml.read_pages(xml.parse(opened.read(member), name), name)
+                        found = pages.read_pages(xml.parse(opened.read(member), name), name)
                     except (FadaError, zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
                         log.skip(f"{archive.name}/{name}", str(error), "XML file not read")
                         continue
-                    for page in pages:
-                        yield from _hpgt_page(page, name, images, folder, options, log, media)
+                    for page in found:
+                        yield from _hpgt_page(page, name, images, folder, reader)
         except zipfile.BadZipFile as error:
             raise FadaError(f"{archive}: not a zip archive ({error}). Download it again.") from None
 
@@ -346,7 +269,7 @@ def _open_hpgt(source: Path, archive: Path) -> LineSet:
 
 
 def _hpgt_page(
-    page: xml.XmlPage, name: str, images: Sequence[Path], folder: Path, options: Options, log: Log, media: bool
+    page: xml.XmlPage, name: str, images: Sequence[Path], folder: Path, reader: pages.PageReader
 ) -> Iterator[Line]:
     leaf = _leaf(name)
     names = [leaf, *(_leaf(image) for image in page.image_names)]
@@ -355,10 +278,10 @@ def _hpgt_page(
         page = replace(page, image_names=(str(found.relative_to(folder)),))
     manuscript = re.search(r"Barocci[-_ ](\d+)", name) or re.search(r"Barocci[-_ ](\d+)", " ".join(page.image_names))
     place = folder / Path(name).name
-    for line in xml.page_lines(page, place, Base(folder), None, options, log, media):
+    for line in reader.lines(page, place):
         extra = {"manuscript": f"Barocci {manuscript[1]}"} if manuscript else {}
         century = HPGT_CENTURIES.get(extra.get("manuscript", ""), line.domain)
-        crop = replace(line.image, xml=None) if isinstance(line.image, xml.PageCrop) else line.image
+        crop = replace(line.image, xml=None) if isinstance(line.image, PageCrop) else line.image
         yield replace(line, domain=century, image=crop, extra={**line.extra, **extra, "page": leaf, "century": century})
 
 

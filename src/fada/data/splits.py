@@ -3,17 +3,18 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from fada.common.settings import validated
-from fada.data.line import Line, LineSet, read_lines
-from fada.data.source import SPLIT_NAMES
+from fada.data.line import SPLIT_NAMES, SPLITS, Line, LineSet, Log, with_extra
+from fada.data.reading import Reading
+from fada.data.source import read_lines
 from fada.errors import FadaError
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Splits:
         return texts
 
 
-class LineSources(BaseModel):
+class LineSources(Reading):
     """Where the lines of a training are, how they are read, and how they are divided."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -53,13 +54,6 @@ class LineSources(BaseModel):
     data: list[str] = Field(description="Sources of lines, as `fada.read_lines` takes them.")
     validation: list[str] | None = Field(None, description="Sources to choose the best epoch on, if not in the data.")
     test: list[str] | None = Field(None, description="Sources to report on, if not in the data.")
-    text_column: str | None = None
-    domain_column: str | None = None
-    domain_from: str | None = Field(
-        None, description="Where domains come from without a column: folder, a table, a pattern over the path."
-    )
-    image_column: str | None = None
-    audio_column: str | None = None
     validation_share: float = Field(0.1, gt=0, lt=1, description="Held out where the data have no validation split.")
     max_lines: int | None = Field(
         None, ge=1, description="Only so many lines of each split, evenly spaced: for trials."
@@ -115,7 +109,7 @@ class LineSources(BaseModel):
         return self.model_copy(update=moved)
 
 
-READING = ("text_column", "domain_column", "domain_from", "image_column", "audio_column")
+READING = tuple(Reading.model_fields)
 """The settings that say how sources are read, as :func:`fada.read_lines` takes them."""
 
 
@@ -165,3 +159,82 @@ def _with_text(sources: Sequence[LineSet]) -> list[Line]:
 
 def _absolute(source: str) -> str:
     return os.path.abspath(source) if os.path.exists(source) else source
+
+
+# --- pages divided into splits ----------------------------------------------------------------------------------------
+
+SHARES = (0.8, 0.1, 0.1)
+"""Of the pages of every domain, for training, validation and test."""
+
+
+def group_of(column: str) -> Callable[[Line], str]:
+    """What must stay together: the page (with its manuscript) or the speaker of a line; the line itself if unknown."""
+
+    def group(line: Line) -> str:
+        extra = line.extra
+        if column != "page":
+            return str(extra.get(column) or line.id)
+        manuscript = extra.get("manuscript") or extra.get("shelfmark") or ""
+        page = extra.get("page") or ""
+        return f"{manuscript}/{page}" if page else str(manuscript or line.id)
+
+    return group
+
+
+def assign_splits(
+    groups: Iterable[tuple[str, str | None]], shares: tuple[float, float, float] = SHARES
+) -> dict[str, str]:
+    """Divide pages into training, validation and test, the same way on every machine.
+
+    The pages of each domain are put in the order of the SHA-1 of their names; the first ones are for testing, the next
+    for validation, the rest for training. A page is in one split only: if it has lines of several domains it counts for
+    the first one. From three pages on every split gets at least one; of two pages one is for testing.
+
+    Args:
+        groups: page and domain of every line, or of every page.
+        shares: of training, validation and test.
+
+    Returns:
+        Page to split.
+    """
+    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        raise FadaError(f"the shares of {', '.join(SPLITS)} are {shares}, expected three that sum to 1.")
+    domain_of: dict[str, str] = {}
+    for group, domain in groups:
+        domain_of.setdefault(group, domain or "")
+    splits = {}
+    for domain in dict.fromkeys(domain_of.values()):
+        pages = [page for page, own in domain_of.items() if own == domain]
+        pages.sort(key=lambda page: (hashlib.sha1(page.encode("utf-8", "replace")).digest(), page))
+        test, validation = (_number(len(pages), share, minimum) for share, minimum in ((shares[2], 2), (shares[1], 3)))
+        for place, page in enumerate(pages):
+            splits[page] = "test" if place < test else "validation" if place < test + validation else "train"
+    return splits
+
+
+def _number(pages: int, share: float, minimum: int) -> int:
+    return max(int(pages * share + 0.5), 1) if share > 0 and pages >= minimum else 0
+
+
+def with_splits(
+    lines: LineSet,
+    group: Callable[[Line], str],
+    shares: tuple[float, float, float] = SHARES,
+    resplit: bool = False,
+) -> LineSet:
+    """The lines with a split each; those stored with them are kept if there is a training part among them."""
+    assigned: dict[str, str] | None = None
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        nonlocal assigned
+        if assigned is None:
+            stored: set[str | None] = set()
+            groups: dict[str, str | None] = {}
+            for line in lines._read(Log(), False):
+                stored.add(line.split)
+                groups.setdefault(group(line), line.domain)
+            assigned = {} if "train" in stored and not resplit else assign_splits(groups.items(), shares)
+        for line in lines._read(log, media):
+            yield with_extra(line, split=assigned[group(line)]) if assigned else line
+
+    return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
 from fada.common.tables import read_rows, whole
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.errors import FadaError
 from fada.text.alphabet import Alphabet
 

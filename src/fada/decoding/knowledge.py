@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fada.common.files import write_text
 from fada.common.settings import read_json
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution

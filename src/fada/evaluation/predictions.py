@@ -15,7 +15,7 @@ from typing import Any
 from fada.common import tables
 from fada.common.files import replacing
 from fada.common.tables import read_columns
-from fada.data.source import COLUMN_NAMES
+from fada.data.reading import COLUMN_NAMES
 from fada.errors import FadaError
 from fada.evaluation.scores import length_buckets
 
@@ -263,7 +263,7 @@ def _is_composed(texts: Iterable[str]) -> bool:
 
 
 def _labels(values: Iterable[Any]) -> list[str | None]:
-    from fada.data.source import domain_name
+    from fada.data.domains import domain_name
 
     return [domain_name(value) for value in values]
 
@@ -303,7 +303,7 @@ def _read_pair(
                 "line n of one must be line n of the other; an empty line stands for nothing recognised."
             )
         return Systems([str(i + 1) for i in range(len(left))], left, {hypotheses.stem: right}, {}, source)
-    from fada.data.line import read_lines
+    from fada.data.source import read_lines
 
     def by_id(path: Path, text_column: str | None) -> dict[str, Any]:
         lines = read_lines(path, text_column=text_column, domain_column=domain_column, split=split)

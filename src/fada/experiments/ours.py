@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fada.data.line import Line, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch

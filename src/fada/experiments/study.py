@@ -149,8 +149,10 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
     Args:
         reading: columns and `domain_from`, as :func:`fada.read_lines` takes them.
     """
-    from fada.data.line import Line, read_lines, write_parquet
-    from fada.data.published import with_splits
+    from fada.data.formats.parquet import write_parquet
+    from fada.data.line import Line
+    from fada.data.source import read_lines
+    from fada.data.splits import with_splits
 
     asked = {"data": [os.path.abspath(source) for source in data], **reading}
     record = out.with_name("source.json")

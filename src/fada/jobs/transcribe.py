@@ -17,8 +17,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fada.common.say import progress_bar
-from fada.data.line import Line, LineSet
-from fada.data.write import Provenance, Transcription, chosen_format, is_folder, refuse_others, write_transcriptions
+from fada.data.line import Line, LineSet, Provenance, Transcription
+from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -255,7 +255,7 @@ def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
         refuse_others(out, chosen)
     if chosen != "same":
         return
-    from fada.data.formats.xml import PageCrop
+    from fada.data.crop import PageCrop
 
     line = next(iter(lines), None)
     if line is not None and not (isinstance(line.image, PageCrop) and line.image.xml):
@@ -296,7 +296,7 @@ def _batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str
 
 def _note_page(line: Line, lines: LineSet) -> None:
     """A note about an image file that is as tall as a page, not as a line."""
-    from fada.data.formats.xml import image_size
+    from fada.data.images import image_size
 
     if not isinstance(line.image, str | os.PathLike):
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fada.common.say import track
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.errors import FadaError
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fada.common.tables import delimited_rows
-from fada.data.line import read_lines
-from fada.data.write import Transcription, write_transcriptions
+from fada.data.line import Transcription
+from fada.data.source import read_lines
+from fada.data.write import write_transcriptions
 from fada.errors import FadaError
 
 
@@ -238,7 +239,7 @@ def test_any_bytes_are_read_or_skipped(tmp_path, content, ending):
 def test_a_million_rows_are_read_in_constant_memory(folder):
     program = """
         import resource
-        from fada.data.line import read_lines
+        from fada.data.source import read_lines
 
         def rows():
             yield "text,century,id\\n"

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 
 
 def pair(folder, stem, text, suffix=".png"):

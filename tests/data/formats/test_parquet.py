@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fada.data.line import Line, LineSet, read_lines, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line, LineSet
+from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
 

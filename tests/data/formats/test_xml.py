@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from lxml import etree
 from PIL import Image
 
-from fada.data.formats.xml import MAX_XML_BYTES, PageCrop, allot, parse, points, read_pages
-from fada.data.line import read_lines
+from fada.data.crop import PageCrop
+from fada.data.formats.pages import read_pages
+from fada.data.formats.xml import MAX_XML_BYTES, allot, parse, points
+from fada.data.source import read_lines
 from fada.data.write import convert
 from fada.errors import FadaError
 from tests.support import xml_pages

@@ -8,10 +8,9 @@ from statistics import fmean
 from lxml import etree
 from lxml.builder import ElementMaker
 
+from fada.data.crop import PageCrop, Point
 from fada.data.formats.xml import (
     Element,
-    PageCrop,
-    Point,
     Tree,
     XmlLine,
     XmlPage,
@@ -25,7 +24,7 @@ from fada.data.formats.xml import (
     text_lines,
     xml_text,
 )
-from fada.data.write import Provenance, Transcription, word_spans
+from fada.data.line import Provenance, Transcription, word_spans
 
 NAMESPACE = "http://www.loc.gov/standards/alto/ns-v4#"
 _SCHEMA = f"{NAMESPACE} http://www.loc.gov/standards/alto/v4/alto-4-4.xsd"

@@ -1,191 +1,77 @@
 """CSV, TSV and JSONL manifests: a line a row, files named relative to the manifest; read in constant memory."""
 
-import codecs
 import csv
 import json
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from fada.common.tables import delimited_rows
-from fada.data.line import Line, LineSet, Log
-from fada.data.source import (
-    AUDIO_SUFFIXES,
-    IMAGE_SUFFIXES,
-    LINK_OUTSIDE,
-    Base,
-    Columns,
-    Options,
-    canonical_split,
-    split_of,
-)
-from fada.errors import FadaError
-
-_HEADERLESS = ("file", "text", "domain")
-_UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogateescape makes of bytes that are not text
+from fada.common.files import text_file
+from fada.common.tables import open_table
+from fada.data.formats.text import one_line
+from fada.data.line import Line, LineSet, Log, Provenance, Transcription, column_names, split_of
+from fada.data.places import LINK_OUTSIDE
+from fada.data.reading import Reading
+from fada.data.rows import TableLines, headerless
 
 
-def open_manifests(source: Path, files: list[Path], options: Options) -> LineSet:
+def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
     """The rows of one or several manifests."""
-    base = Base.of(source, options)
+    base = reading.base_of(source)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for file in files:
-            split = split_of(file.name) if source.is_dir() else None
             if not base.holds(file):
                 log.skip(base.name(file), LINK_OUTSIDE)
                 continue
-            try:
-                yield from _read_manifest(file, base, split, options, log, media)
-            except UnicodeDecodeError as error:
-                log.skip(
-                    file.name, f"the rest of the manifest cannot be decoded ({error})", "manifest cannot be decoded"
-                )
+            split = split_of(file.name) if source.is_dir() else None
+            with open_table(file, encoding=reading.encoding, headerless=headerless(reading), ragged=True) as table:
+                yield from TableLines(file, base, split, reading, log, media).of(table)
 
     return LineSet(read, str(source))
 
 
-def _read_manifest(
-    file: Path, base: Base, split: str | None, options: Options, log: Log, media: bool
-) -> Iterator[Line]:
-    is_json = file.suffix.lower() in {".jsonl", ".ndjson"}
-    number, name, folder = 0, base.name(file), os.fspath(file.parent)
-    for number, row, columns in (_json_rows if is_json else _table_rows)(file, options, log):
-        if line := _line(row, columns, name, folder, number, base, split, options, log, media):
-            yield line
-    if number == 0:
-        log.skip(name, "the manifest has no rows")
-
-
-def _only_present(options: Options, keys: Iterable[str]) -> Options:
-    """JSON objects may lack a key that others have: a column asked for is then simply absent."""
-    present = set(keys)
-    return replace(options, columns={role: name for role, name in options.columns.items() if name in present})
-
-
-def _line(
-    row: Mapping[str, Any],
-    columns: Columns,
-    name: str,
-    folder: str,
-    number: int,
-    base: Base,
-    split: str | None,
-    options: Options,
-    log: Log,
-    media: bool,
-) -> Line | None:
-    source = f"{name}:{number}"
-    row_split = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
-    split = row_split or split
-    if options.split not in (None, split):
-        return None
-    for value in row.values():
-        if isinstance(value, str) and not value.isascii() and _UNDECODED.search(value):
-            reason = f"the row is not {options.encoding or 'UTF-8'}"
-            log.skip(source, f"{reason}; save the manifest as UTF-8 or name its encoding", reason)
-            return None
-    image = row.get(columns.image) if columns.image else None
-    audio = row.get(columns.audio) if columns.audio else None
-    if columns.file and (path := row.get(columns.file)):
-        if str(path).lower().endswith(tuple(AUDIO_SUFFIXES)):
-            audio = audio or path
+def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
+    """A row for each transcription: `tsv`, `csv` or `jsonl`."""
+    with text_file(destination) as opened:
+        if format == "jsonl":
+            _write_json(results, opened)
         else:
-            image = image or path
-    place = str(image or audio or name)
-    try:
-        image = base.find(folder, str(image)) if image and media else None
-        audio = base.find(folder, str(audio)) if audio and media else None
-    except FadaError as error:
-        log.skip(source, str(error), "file missing or outside of the folder")
-        return None
-    text = row.get(columns.text) if columns.text else None
-    if text is None and place == name:
-        log.skip(source, "no text, no image and no sound", "empty row")
-        return None
-    extra = {key: value for key, value in row.items() if key not in columns.consumed and key is not None}
-    if split:
-        extra["split"] = split
-    return Line(
-        id=columns.id_of(row, source),
-        text=None if text is None else str(text),
-        domain=options.domain_of(row.get(columns.domain) if columns.domain else None, place, extra, log),
-        image=image,
-        audio=audio,
-        source=source,
-        extra=extra,
-    )
+            _write_table(results, opened, "excel-tab" if format == "tsv" else "excel")
+    return [destination]
 
 
-def _encoding(file: Path, options: Options) -> str:
-    if options.encoding:
-        return options.encoding
-    with file.open("rb") as opened:
-        start = opened.read(4)
-    return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+def columns_of(result: Transcription) -> dict[str, Any]:
+    """A transcription as columns; further ones of the same names are renamed."""
+    line, extra = result.line, dict(result.extra)
+    own = {
+        "id": result.id,
+        "text": result.text,
+        "confidence": extra.pop("confidence", None) if result.confidence is None else result.confidence,
+        "domain": None if line is None else line.domain,
+        "source": None if line is None else line.source,
+    }
+    return own | {new: extra[name] for name, new in column_names(own, extra).items()}
 
 
-def _table_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, dict[str, Any], Columns]]:
-    """The rows of a CSV or TSV file with the numbers of the lines that they end on."""
-    rows = _cells(file, options, log)
-    number, first = next(rows, (0, []))
-    if _is_header(first, options):
-        header = [name.strip() for name in first]
-    else:
-        header = [*_HEADERLESS, *(f"column_{place}" for place in range(4, len(first) + 1))][: len(first)]
-        rows = chain([(number, first)], rows)
-    columns = Columns.detect(header, options, str(file))
-    for number, cells in rows:
-        if len(cells) > len(header):
-            reason = f"{len(cells)} cells, expected {len(header)}; quote cells that hold the delimiter"
-            log.skip(f"{file.name}:{number}", reason, "wrong number of cells")
-            continue
-        yield number, dict(zip(header, cells, strict=False)), columns
+def _write_json(results: Iterable[Transcription], opened: TextIO) -> None:
+    for result in results:
+        row = columns_of(result)
+        for name in ("word_confidences", "char_confidences"):
+            if (values := getattr(result, name)) is not None:
+                row[name] = [float(value) for value in values]
+        opened.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
-def _cells(file: Path, options: Options, log: Log) -> Iterator[tuple[int, list[str]]]:
-    with _open(file, options) as opened:
-        for number, row in delimited_rows(opened, file.suffix):
-            if isinstance(row, csv.Error):
-                reason = f"not CSV: {row}; is a quotation mark not closed, or not doubled?"
-                log.skip(f"{file.name}:{number}", reason, "not CSV")
-            elif row:
-                yield number, row
+def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str) -> None:
+    rows = [columns_of(result) for result in results]
+    names = dict.fromkeys(name for row in rows or [columns_of(Transcription("", ""))] for name in row)
+    writer = csv.DictWriter(opened, list(names), dialect=dialect, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
 
 
-def _open(file: Path, options: Options) -> Any:
-    try:
-        return file.open(encoding=_encoding(file, options), errors="surrogateescape", newline="")
-    except LookupError as error:
-        raise FadaError(f"{file}: {error}.") from None
-
-
-def _is_header(cells: list[str], options: Options) -> bool:
-    if any(options.columns.values()):
-        return True
-    return not any(Path(cell).suffix.lower() in IMAGE_SUFFIXES | AUDIO_SUFFIXES for cell in cells)
-
-
-def _json_rows(file: Path, options: Options, log: Log) -> Iterator[tuple[int, dict[str, Any], Columns]]:
-    known: tuple[str, ...] | None = None
-    with _open(file, options) as opened:
-        for number, line in enumerate(opened, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                log.skip(f"{file.name}:{number}", f"not JSON ({error})", "not JSON")
-                continue
-            if not isinstance(row, dict):
-                reason = f"expected an object, found {type(row).__name__}"
-                log.skip(f"{file.name}:{number}", reason, "not a JSON object")
-                continue
-            if tuple(row) != known:
-                known = tuple(row)
-                columns = Columns.detect(known, _only_present(options, known), str(file))
-            yield number, row, columns
+def _cell(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return one_line(value) if isinstance(value, str) else value

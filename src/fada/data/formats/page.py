@@ -7,10 +7,9 @@ from statistics import fmean
 from lxml import etree
 from lxml.builder import ElementMaker
 
+from fada.data.crop import PageCrop, Point
 from fada.data.formats.xml import (
     Element,
-    PageCrop,
-    Point,
     Tree,
     XmlLine,
     XmlPage,
@@ -24,7 +23,7 @@ from fada.data.formats.xml import (
     text_lines,
     xml_text,
 )
-from fada.data.write import Provenance, Transcription, part_spans, word_spans
+from fada.data.line import Provenance, Transcription, word_spans
 
 NAMESPACE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
@@ -155,10 +154,16 @@ def set_text(line: Element, result: Transcription) -> None:
     _set_equivalent(line, text, result.confidence_of(None))
     elements = line.findall("{*}Word")
     old = [line_text(element) or "" for element in elements]
-    kept = part_spans(text, old) if " ".join(filter(None, old)) == text else None
+    kept = _part_spans(text, old) if " ".join(filter(None, old)) == text else None
     for element, span in zip(elements, kept or _new_spans(text, old), strict=True):
         _set_equivalent(element, text[slice(*span)], result.confidence_of(span))
         _set_glyphs(element, text[slice(*span)], result.characters_in(span))
+
+
+def _part_spans(text: str, parts: Sequence[str]) -> list[tuple[int, int]] | None:
+    """From where to where the parts go that a text consists of, with or without spaces between them; None if not."""
+    found = re.fullmatch(" *+".join(f"({re.escape(part)})" for part in parts), text)
+    return None if found is None else [found.span(place) for place in range(1, len(parts) + 1)]
 
 
 def _new_spans(text: str, old: Sequence[str]) -> list[tuple[int, int]]:

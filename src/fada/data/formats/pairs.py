@@ -1,26 +1,33 @@
-"""A folder of line images with their transcriptions beside them (`line.png` + `line.gt.txt`), or images alone."""
+"""A folder of line images with their transcriptions beside them: `line.png` + `line.gt.txt`."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fada.data.line import Line, LineSet, Log
-from fada.data.source import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, Options, split_of, walk
+from fada.common.files import text_file, write_bytes
+from fada.common.tables import encoding_advice
+from fada.data.formats.media import media_line, note_frames
+from fada.data.formats.text import one_line
+from fada.data.images import frames_of, png
+from fada.data.line import Line, LineSet, Log, Provenance, Transcription, line_of
+from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, FileNames, walk
+from fada.data.reading import Reading
 from fada.errors import FadaError
 from fada.text.characters import natural_key
 
-GT_SUFFIX = ".gt.txt"
 _VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`
 
 
-def read_text(path: Path, base: Base, options: Options, log: Log) -> str:
+def _read_text(path: Path, base: Base, reading: Reading, log: Log) -> str:
     """The transcription in a file, one line; FadaError with the reason if it cannot be read."""
     if not base.holds(path):
         raise FadaError(LINK_OUTSIDE)
     try:
-        text = path.read_bytes().decode(options.encoding or "utf-8-sig")
+        text = path.read_bytes().decode(reading.encoding or "utf-8-sig")
     except (UnicodeDecodeError, LookupError) as error:
-        expected = options.encoding or "UTF-8"
-        raise FadaError(f"the text is not {expected} ({error}); save it as UTF-8 or name its encoding") from None
+        raise FadaError(
+            f"the text cannot be decoded ({error}): {encoding_advice(reading.encoding or 'UTF-8')}"
+        ) from None
     except OSError as error:
         raise FadaError(f"the text cannot be read ({error})") from None
     lines = [line for line in text.splitlines() if line.strip()]
@@ -34,12 +41,12 @@ def _stem(image: Path) -> str:
     return next((stem.removesuffix(variant) for variant in _VARIANTS if stem.lower().endswith(variant)), stem)
 
 
-def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
+def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
     """Images and sounds with a `.gt.txt` beside them; one without the other is left out with a reason.
 
-    With `options.untranscribed` every image and sound of the folder is read, with its text where there is one.
+    With `reading.untranscribed` every image and sound of the folder is read, with its text where there is one.
     """
-    base = Base.of(source, options)
+    base = reading.base_of(source)
     folder = source if source.is_dir() else source.parent
     media = [file for file in walk(folder) if file.suffix.lower() in IMAGE_SUFFIXES | AUDIO_SUFFIXES]
 
@@ -48,63 +55,58 @@ def open_pairs(source: Path, files: list[Path], options: Options) -> LineSet:
         used: set[Path] = set()
         for image in media:
             names = image.name.removesuffix(image.suffix), _stem(image), image.name
-            text_file = next((texts[image.parent / name] for name in names if image.parent / name in texts), None)
+            text_path = next((texts[image.parent / name] for name in names if image.parent / name in texts), None)
             text: str | None = None
-            if text_file is None:
+            if text_path is None:
                 if not source.is_dir():
                     continue
-                if not options.untranscribed:
+                if not reading.untranscribed:
                     reason = f"no transcription {_stem(image)}{GT_SUFFIX}"
                     log.skip(base.name(image), reason, "image without transcription")
                     continue
-            elif text_file in used and not options.untranscribed:
+            elif text_path in used and not reading.untranscribed:
                 log.skip(base.name(image), "another form of an image that was read", "another form of an image")
                 continue
             else:
-                used.add(text_file)
+                used.add(text_path)
                 try:
-                    text = read_text(text_file, base, options, log)
+                    text = _read_text(text_path, base, reading, log)
                 except FadaError as error:
-                    if not options.untranscribed:
-                        log.skip(base.name(text_file), str(error), "text cannot be read")
+                    if not reading.untranscribed:
+                        log.skip(base.name(text_path), str(error), "text cannot be read")
                         continue
-                    log.note(f"{base.name(text_file)}: {error}; its image is read without it.")
-            if line := _line(image, base, options, log, text):
+                    log.note(f"{base.name(text_path)}: {error}; its image is read without it.")
+            if line := media_line(image, base, reading, log, text):
+                note_frames(image, frames_of(image), base, log)
                 yield line
-        for text_file in sorted(set(files) - used, key=natural_key):
-            log.skip(base.name(text_file), "no image of that name", "transcription without image")
+        for text_path in sorted(set(files) - used, key=natural_key):
+            log.skip(base.name(text_path), "no image of that name", "transcription without image")
 
-    return LineSet(read, str(source), expected=len(media if options.untranscribed and source.is_dir() else files))
-
-
-def open_media(source: Path, files: list[Path], options: Options) -> LineSet:
-    """Images or sounds without transcription, to be transcribed."""
-    base = Base.of(source, options)
-
-    def read(log: Log, with_media: bool) -> Iterator[Line]:
-        for file in files:
-            if line := _line(file, base, options, log, None):
-                yield line
-
-    return LineSet(read, str(source), expected=len(files))
+    return LineSet(read, str(source), expected=len(media if reading.untranscribed and source.is_dir() else files))
 
 
-def _line(file: Path, base: Base, options: Options, log: Log, text: str | None) -> Line | None:
-    name = base.name(file)
-    split = split_of(Path(name).parent)
-    if options.split not in (None, split):
-        return None
-    if not base.holds(file):
-        log.skip(name, LINK_OUTSIDE)
-        return None
-    extra = {"split": split} if split else {}
-    sound = file.suffix.lower() in AUDIO_SUFFIXES
-    return Line(
-        id=name[: -len(file.suffix)],
-        text=text,
-        domain=options.domain_of(None, name, extra, log),
-        image=None if sound else file,
-        audio=file if sound else None,
-        source=name,
-        extra=extra,
-    )
+def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
+    """An image for each line and, where there is a text, its `.gt.txt`."""
+    names, written = FileNames(), []
+    for result in results:
+        stem = f"{destination / names.take(result.id)}"
+        written.append(write_image(line_of(result), stem))
+        text = Path(stem + GT_SUFFIX)
+        if result.text is None:
+            text.unlink(missing_ok=True)
+        else:
+            with text_file(text) as opened:
+                opened.write(f"{one_line(result.text)}\n")
+            written.append(text)
+    return written
+
+
+def write_image(line: Line, stem: str) -> Path:
+    """The line's image as a file, with its own bytes where it is one."""
+    source = line.image
+    if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() in IMAGE_SUFFIXES:
+        path, data = Path(f"{stem}{Path(source).suffix.lower()}"), Path(source).read_bytes()
+    else:
+        path, data = Path(f"{stem}.png"), png(line.load_image())
+    write_bytes(path, data)
+    return path

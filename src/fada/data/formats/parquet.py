@@ -1,6 +1,5 @@
 """Parquet and Arrow tables in the convention of Hugging Face `datasets`: read by batches, written with features."""
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,12 +11,26 @@ import pyarrow.parquet as pq
 
 from fada._version import __version__
 from fada.common.files import replacing
-from fada.data.line import Line, LineSet, Log, PathLike, column_names, nothing_to_write
-from fada.data.source import SPLITS, Base, Columns, Options, canonical_split, split_of
+from fada.common.tables import BATCH, arrow_table, open_table
+from fada.data.formats.manifest import columns_of
+from fada.data.images import png
+from fada.data.line import (
+    SPLITS,
+    Line,
+    LineSet,
+    Log,
+    PathLike,
+    Provenance,
+    Transcription,
+    canonical_split,
+    column_names,
+    nothing_to_write,
+    split_of,
+)
+from fada.data.places import Base
+from fada.data.reading import Reading
+from fada.data.rows import TableLines
 from fada.errors import FadaError
-
-BATCH = 128
-"""Rows that are in memory at a time, and rows in a row group that is written."""
 
 _MEDIA = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _FIXED = ("image", "audio", "text", "domain", "id")
@@ -26,214 +39,54 @@ _FIXED = ("image", "audio", "text", "domain", "id")
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def open_tables(source: Path, files: list[Path], options: Options) -> LineSet:
+def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
     """The rows of parquet or Arrow files; where some files are named by splits, only those are read."""
     splits = {file: split_of(file.relative_to(source)) if source.is_dir() else None for file in files}
     files = sorted(files, key=lambda file: SPLITS.index(splits[file] or SPLITS[-1]))
     chosen, others = files, list[Path]()
     if source.is_dir() and any(splits.values()):
-        chosen = [file for file in files if splits[file] and options.split in (None, splits[file])]
+        chosen = [file for file in files if splits[file] and reading.split in (None, splits[file])]
         others = [file for file in files if not splits[file]]
         if not chosen:
             known = ", ".join(sorted({split for split in splits.values() if split}))
-            raise FadaError(f"{source}: no split {options.split!r}; there are: {known}.")
-    base = Base.of(source, options)
+            raise FadaError(f"{source}: no split {reading.split!r}; there are: {known}.")
+    base = reading.base_of(source)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for file in others:
             log.note(f"{base.name(file)}: not one of the splits, not read; name the file to read it.")
         for file in chosen:
-            try:
-                with ExitStack() as stack:
-                    schema, batches = _batches(file, stack)
-                    yield from _lines(schema, batches, file, base, splits[file], options, log, media)
-            except (pa.ArrowException, OSError) as error:
-                log.skip(base.name(file), f"the table cannot be read ({error})", "table cannot be read")
+            name = base.name(file)
+            with ExitStack() as stack:
+                try:
+                    table = stack.enter_context(open_table(file))
+                except FadaError as error:
+                    log.skip(name, str(error).removeprefix(f"{file}: "), "table cannot be read")
+                    continue
+                ids = Path(name).with_suffix("").as_posix()
+                yield from TableLines(file, base, splits[file], reading, log, media, ids).of(table)
 
-    licence, citation, rows = _about(chosen)
-    return LineSet(read, str(source), expected=rows, licence=licence, citation=citation)
-
-
-def _batches(file: Path, stack: ExitStack) -> tuple[pa.Schema, Any]:
-    """The schema, and a function from column names to record batches."""
-    if file.suffix.lower() == ".parquet":
-        table = stack.enter_context(pq.ParquetFile(file))
-        return table.schema_arrow, lambda columns: table.iter_batches(BATCH, columns=columns)
-    mapped = stack.enter_context(pa.memory_map(str(file)))
-    try:
-        stream = stack.enter_context(pa.ipc.open_stream(mapped))
-        return stream.schema, lambda columns: _slices(stream, columns)
-    except pa.ArrowInvalid:
-        mapped.seek(0)
-        opened = stack.enter_context(pa.ipc.open_file(mapped))
-        parts = (opened.get_batch(number) for number in range(opened.num_record_batches))
-        return opened.schema, lambda columns: _slices(parts, columns)
-
-
-def _slices(batches: Iterable[pa.RecordBatch], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, BATCH):
-            yield batch.select(columns).slice(start, BATCH)
-
-
-def _lines(
-    schema: pa.Schema,
-    batches: Any,
-    file: Path,
-    base: Base,
-    split: str | None,
-    options: Options,
-    log: Log,
-    media: bool,
-) -> Iterator[Line]:
-    features = _features(schema)
-    columns = Columns.detect(schema.names, options, str(file), _kinds(schema, features))
-    wanted = [name for name in schema.names if media or name not in columns.media]
-    labels = labels_of(schema)
-    name = base.name(file)
-    number = 0
-    for batch in batches(wanted):
-        for row in _rows(batch):
-            number += 1
-            if isinstance(row, Exception):
-                log.skip(f"{name}:{number}", f"the row cannot be read ({row})", "row cannot be read")
-            elif line := _line(labelled(row, labels), columns, file, name, number, base, split, options, log, media):
-                yield line
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Exception]:
-    """The rows of a batch; for one that holds a value that Python has none for, what is wrong with it."""
-    try:
-        yield from batch.to_pylist()
-    except (pa.ArrowException, ValueError, OverflowError) as error:
-        if batch.num_rows == 1:
-            yield error
-            return
-        for place in range(batch.num_rows):
-            yield from _rows(batch.slice(place, 1))
-
-
-def _line(
-    row: dict[str, Any],
-    columns: Columns,
-    file: Path,
-    name: str,
-    number: int,
-    base: Base,
-    split: str | None,
-    options: Options,
-    log: Log,
-    media: bool,
-) -> Line | None:
-    source = f"{name}:{number}"
-    stored = canonical_split(str(row.get(columns.split) or "")) if columns.split else None
-    split = stored or split
-    if options.split not in (None, split):
-        return None
-    place = name
-    loaded: dict[str, Any] = {}
-    for kind, column in (("image", columns.image), ("audio", columns.audio)):
-        if column is None or not media:
-            continue
-        value, written = _payload(row.get(column))
-        try:
-            loaded[kind] = value if value is not None or not written else base.find(file.parent, written)
-        except FadaError as error:
-            log.skip(source, str(error), f"{kind} not found")
-            return None
-        place = written or place
-        if loaded[kind] is None:
-            log.skip(source, f"the {kind} is empty", f"{kind} is empty")
-            return None
-    text = row.get(columns.text) if columns.text else None
-    if text is None and not columns.media:
-        log.skip(source, "no text, no image and no sound", "empty row")
-        return None
-    extra = {key: value for key, value in row.items() if key not in columns.consumed}
-    if split:
-        extra["split"] = split
-    return Line(
-        id=columns.id_of(row, f"{Path(name).with_suffix('').as_posix()}:{number}"),
-        text=None if text is None else str(text),
-        domain=options.domain_of(row.get(columns.domain) if columns.domain else None, place, extra, log),
-        image=loaded.get("image"),
-        audio=loaded.get("audio"),
-        source=source,
-        extra=extra,
+    about = [_about(file) for file in chosen]
+    counts = [rows for *_, rows in about if rows is not None]
+    return LineSet(
+        read,
+        str(source),
+        expected=sum(counts) if len(counts) == len(about) else None,
+        licence="\n".join(dict.fromkeys(licence for licence, *_ in about if licence)) or None,
+        citation="\n".join(dict.fromkeys(citation for _, citation, _ in about if citation)) or None,
     )
 
 
-def _payload(value: Any) -> tuple[bytes | None, str | None]:
-    """The bytes and the path in a cell: a struct of both, bytes, or a path."""
-    if isinstance(value, dict):
-        return value.get("bytes"), value.get("path")
-    if isinstance(value, bytes):
-        return value, None
-    return None, None if value is None else str(value)
-
-
-def _metadata(schema: pa.Schema) -> dict[str, Any]:
+def _about(file: Path) -> tuple[str, str, int | None]:
+    """Licence, citation and number of rows that a file declares."""
     try:
-        info = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]
-    except (ValueError, TypeError, LookupError):
-        return {}
-    return info if isinstance(info, dict) else {}
+        with open_table(file) as table:
+            return str(table.info.get("license") or ""), str(table.info.get("citation") or ""), table.count
+    except FadaError:
+        return "", "", None  # told when it is read
 
 
-def _features(schema: pa.Schema) -> dict[str, Any]:
-    features = _metadata(schema).get("features")
-    return features if isinstance(features, dict) else {}
-
-
-def labels_of(schema: pa.Schema) -> dict[str, list[str]]:
-    """The columns that hold numbers of labels (`ClassLabel`), with the labels."""
-    return {
-        key: feature["names"]
-        for key, feature in _features(schema).items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
-    }
-
-
-def labelled(row: dict[str, Any], labels: Mapping[str, list[str]]) -> dict[str, Any]:
-    """A row with labels in place of their numbers."""
-    for key, names in labels.items():
-        if isinstance(row.get(key), int) and 0 <= row[key] < len(names):
-            row[key] = names[row[key]]
-    return row
-
-
-def _kinds(schema: pa.Schema, features: Mapping[str, Any]) -> dict[str, str]:
-    declared = {
-        name: feature["_type"].lower()
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") in ("Image", "Audio") and name in schema.names
-    }
-    return dict(reversed(declared.items()))
-
-
-def _about(files: list[Path]) -> tuple[str | None, str | None, int | None]:
-    """Licence, citation and number of rows that the files declare."""
-    found: dict[str, list[str]] = {"license": [], "citation": []}
-    rows: int | None = 0
-    for file in files:
-        try:
-            with ExitStack() as stack:
-                if file.suffix.lower() == ".parquet":
-                    table = stack.enter_context(pq.ParquetFile(file))
-                    schema = table.schema_arrow
-                    rows = None if rows is None else rows + table.metadata.num_rows
-                else:
-                    schema, rows = _batches(file, stack)[0], None
-        except (pa.ArrowException, OSError):
-            continue  # told when it is read
-        for key, values in found.items():
-            if value := _metadata(schema).get(key):
-                values.append(str(value))
-    join = {key: "\n".join(dict.fromkeys(values)) or None for key, values in found.items()}
-    return join["license"], join["citation"], rows
-
-
-def open_hub(name: str, options: Options) -> LineSet:
+def open_hub(name: str, reading: Reading) -> LineSet:
     """The rows of a data set on the Hugging Face hub, downloaded and cached by `datasets`."""
     try:
         import datasets
@@ -250,22 +103,22 @@ def open_hub(name: str, options: Options) -> LineSet:
             "(owner/name, or owner/name@configuration), and is the network allowed (HF_HUB_OFFLINE)?"
         ) from None
     parts = {canonical_split(str(split)): part for split, part in loaded.items()}
-    if options.split is not None:
-        if options.split not in parts:
-            raise FadaError(f"hub:{name}: no split {options.split!r}; there are: {', '.join(map(str, parts))}.")
-        parts = {options.split: parts[options.split]}
+    if reading.split is not None:
+        if reading.split not in parts:
+            raise FadaError(f"hub:{name}: no split {reading.split!r}; there are: {', '.join(map(str, parts))}.")
+        parts = {reading.split: parts[reading.split]}
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for split, part in parts.items():
-            table = part.with_format("arrow")
-            schema = part.features.arrow_schema
+            formatted = part.with_format("arrow")
 
-            def batches(columns: list[str], table: Any = table) -> Iterator[pa.RecordBatch]:
-                for chunk in table.select_columns(columns).iter(BATCH):
+            def batches(columns: Sequence[str], formatted: Any = formatted) -> Iterator[pa.RecordBatch]:
+                for chunk in formatted.select_columns(list(columns)).iter(BATCH):
                     yield from chunk.to_batches()
 
             place = Path(f"{name}/{split}")
-            yield from _lines(schema, batches, place, Base(place.parent), split, options, log, media)
+            table = arrow_table(place, part.features.arrow_schema, batches, part.num_rows)
+            yield from TableLines(place, Base(place.parent), split, reading, log, media, str(split)).of(table)
 
     info = next(iter(parts.values())).info
     rows = sum(part.num_rows for part in parts.values())
@@ -275,6 +128,16 @@ def open_hub(name: str, options: Options) -> LineSet:
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
+    """A table of the transcriptions, without images, that names what made it."""
+    rows = [columns_of(result) for result in results]
+    table = _table_of(rows or [columns_of(Transcription("", ""))]).slice(0, len(rows))
+    said = json.dumps(provenance.to_dict(), ensure_ascii=False)
+    with replacing(destination) as temporary:
+        pq.write_table(table.replace_schema_metadata({"fada": said}), temporary)
+    return [destination]
 
 
 def write_parquet(
@@ -388,7 +251,7 @@ def _cell(value: Any, kind: pa.DataType) -> Any:
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """A table with the columns of all rows, in types that hold all their values."""
     types: dict[str, pa.DataType] = {}
     for row in rows:
@@ -449,11 +312,4 @@ def _encoded(line: Line, kind: str) -> dict[str, Any] | None:
             return {"bytes": Path(value).read_bytes(), "path": Path(value).name}
         except OSError as error:
             raise FadaError(f"{line.source}: the {kind} cannot be read ({error}).") from None
-    return {"bytes": png(line), "path": None}
-
-
-def png(line: Line) -> bytes:
-    """The line's image as grey PNG."""
-    buffer = io.BytesIO()
-    line.load_image().save(buffer, "PNG")
-    return buffer.getvalue()
+    return {"bytes": png(line.load_image()), "path": None}

@@ -19,8 +19,9 @@ import numpy as np
 
 from fada._version import __version__
 from fada.common.files import write_json
-from fada.data.line import Line, LineSet, Log, write_parquet
-from fada.data.published import assign_splits
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line, LineSet, Log
+from fada.data.splits import assign_splits
 from fada.data.synthetic import hands as rendering
 from fada.data.synthetic import text as synthetic_text
 from fada.data.synthetic.hands import PlacedLine, Scriptorium

@@ -1,0 +1,98 @@
+"""A line that is cut out of its page image when it is asked for."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Point: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PageCrop:
+    """A line that is cut out of its page image when it is asked for.
+
+    Attributes:
+        page: the page image.
+        page_size: its width and height in pixels.
+        polygon: the outline in pixels of the page image.
+        baseline: the baseline in pixels, if there is one.
+        xml: the ALTO or PAGE file, None if it is not a file of its own.
+        base: the folder of the source that the file belongs to: a copy keeps its place below it.
+        index: the line's place among the text lines of that file, in document order.
+        region: id of the block that the line is in.
+        line_id: id of the line in that file.
+        grow: by how much of its height the outline is widened: so much upwards, 0.4 of it downwards and sideways.
+        upright: whether the page is turned as its orientation tag says; if not, it is used as it is stored.
+    """
+
+    page: Path
+    page_size: tuple[int, int]
+    polygon: tuple[Point, ...]
+    baseline: tuple[Point, ...] = ()
+    xml: Path | None = None
+    index: int = 0
+    region: str | None = None
+    line_id: str = ""
+    grow: float = 0.0
+    upright: bool = True
+    base: Path | None = None
+
+    @property
+    def _margins(self) -> tuple[int, int]:
+        """Pixels by which the outline is widened upwards, and downwards and sideways."""
+        xs = [x for x, _ in self.polygon]
+        height = area(self.polygon) / max(max(xs) - min(xs), 1.0)
+        return round(self.grow * height), round(0.4 * self.grow * height)
+
+    @property
+    def box(self) -> tuple[int, int, int, int]:
+        """Left, top, right, bottom of the outline in whole pixels, inside the page."""
+        width, height = self.page_size
+        xs, ys = zip(*self.polygon, strict=True)
+        up, aside = self._margins
+        return (
+            max(0, math.floor(min(xs)) - aside),
+            max(0, math.floor(min(ys)) - up),
+            min(width, math.ceil(max(xs)) + 1 + aside),
+            min(height, math.ceil(max(ys)) + 1 + aside),
+        )
+
+    def load(self) -> "Image.Image":
+        """The line in grey; what lies outside its outline is filled with the grey of the paper inside."""
+        import numpy as np
+        from PIL import Image, ImageDraw
+
+        from fada.data.images import paper_and_ink
+
+        left, top = self.box[:2]
+        changed = self.page.stat().st_mtime_ns if self.page.exists() else 0
+        crop = _load_page(self.page, changed, self.upright).crop(self.box)
+        mask = Image.new("1", crop.size, 0)
+        pen = ImageDraw.Draw(mask)
+        up, aside = self._margins
+        for right, down in {(0, 0), (-aside, 0), (aside, 0), *((0, shift) for shift in range(-up, aside + 1))}:
+            pen.polygon([(x - left + right, y - top + down) for x, y in self.polygon], fill=1, outline=1)
+        inside = np.asarray(mask)
+        pixels = np.array(crop)
+        if inside.any():
+            pixels[~inside] = paper_and_ink(pixels[inside])[0]
+        return Image.fromarray(pixels)
+
+
+@lru_cache(maxsize=2)
+def _load_page(path: Path, changed: int, upright: bool) -> "Image.Image":
+    from fada.data.images import load_line_image
+
+    return load_line_image(path, upright=upright)
+
+
+def area(polygon: Sequence[Point]) -> float:
+    """The area of a polygon, in the square of its unit."""
+    following = (*polygon[1:], polygon[0])
+    return abs(sum(a * d - b * c for (a, b), (c, d) in zip(polygon, following, strict=True))) / 2

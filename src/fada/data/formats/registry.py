@@ -1,0 +1,170 @@
+"""The formats that are read and written: ours, and those that other packages add.
+
+A format is a module (or any object) with a function `open` for reading, `write` for writing, or both. Another package
+adds one with an entry point of the group `fada.formats`, whose name is the format's:
+
+    [project.entry-points."fada.formats"]
+    hocr = "my_package.hocr"
+
+Its module says which files it reads and writes, `SUFFIXES = (".hocr",)`, and may say `FOLDER = True` if it writes a
+folder of files rather than one file, and `NEEDS_IMAGE = True` if it cannot be written without images.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from fada.common.tables import TEXT_SUFFIXES
+from fada.data.line import LineSet, Provenance, Transcription
+from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES
+from fada.data.reading import Reading
+from fada.errors import FadaError
+
+GROUP = "fada.formats"
+
+
+class Opener(Protocol):
+    """`open`: the lines of files of one kind."""
+
+    def __call__(self, source: Path, files: list[Path], reading: Reading) -> LineSet: ...
+
+
+class Writer(Protocol):
+    """`write`: writes transcriptions to a file or a folder, and says which files it wrote."""
+
+    def __call__(
+        self, results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance
+    ) -> list[Path]: ...
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format.
+
+    Attributes:
+        home: the module, imported when it is needed, or the object that an entry point gives.
+        suffixes: the endings of the files that are read; none if the format is only written.
+        parts: formats of files that belong to this one: the images of pages, of pairs, of manifests.
+        columns: whether it is a table.
+        folder: whether it is written as a folder of files; None if only where the destination has no ending of a file.
+        needs_image: whether writing needs the images of the lines.
+    """
+
+    name: str
+    home: Any
+    suffixes: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    columns: bool = False
+    folder: bool | None = False
+    needs_image: bool = False
+
+    @cached_property
+    def _module(self) -> Any:
+        return importlib.import_module(self.home) if isinstance(self.home, str) else self.home
+
+    @property
+    def open(self) -> Opener:
+        """The function that reads it."""
+        return cast(Opener, self._function("open", "read"))
+
+    @property
+    def write(self) -> Writer:
+        """The function that writes it."""
+        return cast(Writer, self._function("write", "written"))
+
+    def _function(self, name: str, done: str) -> Callable[..., Any]:
+        found = getattr(self._module, name, None)
+        if found is None:
+            raise FadaError(f"the format {self.name} cannot be {done}.")
+        return cast(Callable[..., Any], found)
+
+    def is_folder(self, destination: Path) -> bool:
+        """Whether it is written as a folder of files rather than as one file."""
+        if self.folder is not None:
+            return self.folder
+        return destination.suffix.lower() != ".xml" if self.name == "same" else not destination.suffix
+
+
+_HERE = "fada.data.formats"
+_PARTS = ("images", "audio")
+_OURS = (
+    Format("arrow", f"{_HERE}.parquet", (".arrow",), columns=True),
+    Format("parquet", f"{_HERE}.parquet", (".parquet",), columns=True),
+    Format("xml", f"{_HERE}.pages", (".xml",), _PARTS),
+    Format("pairs", f"{_HERE}.pairs", (GT_SUFFIX,), _PARTS, folder=True, needs_image=True),
+    Format("manifest", f"{_HERE}.manifest", tuple(sorted(TEXT_SUFFIXES)), _PARTS, columns=True),
+    Format("images", f"{_HERE}.media", tuple(sorted(IMAGE_SUFFIXES))),
+    Format("audio", f"{_HERE}.media", tuple(sorted(AUDIO_SUFFIXES))),
+    Format("same", f"{_HERE}.pages", folder=None),
+    Format("alto", f"{_HERE}.pages", folder=True, needs_image=True),
+    Format("page", f"{_HERE}.pages", folder=True, needs_image=True),
+    Format("txt", f"{_HERE}.text", folder=None),
+    Format("tsv", f"{_HERE}.manifest"),
+    Format("csv", f"{_HERE}.manifest"),
+    Format("jsonl", f"{_HERE}.manifest"),
+)
+"""In the order of preference where a folder has several."""
+
+WRITTEN = ("same", "alto", "page", "txt", "tsv", "csv", "jsonl", "parquet", "pairs")
+"""Those of ours that are written; `same` is a copy of the ALTO or PAGE files of the lines, with new text."""
+
+
+@lru_cache
+def formats() -> dict[str, Format]:
+    """All formats by name: ours, then those that other packages add."""
+    found = {one.name: one for one in _OURS}
+    for entry in entry_points(group=GROUP):
+        if entry.name in found:
+            raise FadaError(f"{entry.value}: adds a format {entry.name!r}, which is there already. Rename it.")
+        module = entry.load()
+        found[entry.name] = Format(
+            entry.name,
+            module,
+            tuple(suffix.lower() for suffix in getattr(module, "SUFFIXES", ())) if hasattr(module, "open") else (),
+            folder=bool(getattr(module, "FOLDER", False)),
+            needs_image=bool(getattr(module, "NEEDS_IMAGE", False)),
+        )
+    return found
+
+
+def readable() -> list[str]:
+    """The names of the formats that are read, in order of preference."""
+    return [name for name, one in formats().items() if one.suffixes]
+
+
+def writable() -> list[str]:
+    """The names of the formats that are written."""
+    added = [name for name, one in formats().items() if not isinstance(one.home, str) and hasattr(one.home, "write")]
+    return [*WRITTEN, *added]
+
+
+def written_format(name: str, destination: Path) -> Format:
+    """The format of this name that can be written."""
+    if name not in writable():
+        raise FadaError(f"{destination}: format {name!r} is not known; there are: {', '.join(writable())}.")
+    return formats()[name]
+
+
+def format_of(file: Path) -> str | None:
+    """The format of a file by its ending, the longest that fits."""
+    name = file.name.lower()
+    fitting = [(suffix, one.name) for one in formats().values() for suffix in one.suffixes if name.endswith(suffix)]
+    return max(fitting, key=lambda pair: len(pair[0]))[1] if fitting else None
+
+
+def group(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """Files by format, those of none left out."""
+    kinds: dict[str, list[Path]] = {}
+    for file in files:
+        if kind := format_of(file):
+            kinds.setdefault(kind, []).append(file)
+    return kinds
+
+
+def known_endings() -> Sequence[str]:
+    """The endings of all files that are read."""
+    return [suffix for one in formats().values() for suffix in one.suffixes]
