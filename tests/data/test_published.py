@@ -52,7 +52,7 @@ def test_hpgt_is_read_from_the_authors_repository(repository):
     assert {line.extra["manuscript"] for line in found if line.domain == "13"} == {"Barocci 31"}
     assert all(line.load_image().width > 300 for line in found[:3])
     assert lines.skipped_count == 4 * 3 + 1
-    assert lines.reasons["page image cannot be used"] == 12
+    assert lines.reasons["page image not found"] == 12
     texts = list(lines.texts())
     assert {line.domain for line in texts} == set(HPGT_CENTURIES.values())
 

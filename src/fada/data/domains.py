@@ -78,7 +78,8 @@ class DomainRule:
         """The domain of a line.
 
         Args:
-            value: of its domain column; None if there is no such column, which is when `otherwise` holds.
+            value: of its domain column; None if there is no such column, which is when `otherwise` holds if there is no
+                rule either.
             path: of its file, relative to the source; with it, `source` is where the source is.
             extra: its further columns.
         """
@@ -89,7 +90,7 @@ class DomainRule:
             found = self._by(self._first, path, extra, source)
         if found is None:
             found = domain_name(value)
-        if found is None and value is None and self._last is not None:
+        if found is None and value is None and self._first is None and self._last is not None:
             found = self._by(self._last, path, extra, source)
         return found
 

@@ -221,7 +221,8 @@ def image_size(source: ImageSource, what: str = "") -> ImageSize:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with _open(source, where) as image:
                 (width, height), dpi = image.size, image.info.get("dpi")
-                sideways = image.getexif().get(0x0112) in (5, 6, 7, 8)
+                known = image.format != "PNG" or "exif" in image.info  # else Pillow decodes all of it to find out
+                sideways = known and image.getexif().get(0x0112) in (5, 6, 7, 8)
     except Image.DecompressionBombError as error:
         raise FadaError(f"{where} is too large to open safely ({error})") from None
     except FadaError:

@@ -261,6 +261,7 @@ def _open_hpgt(source: Path, archive: Path) -> LineSet:
                         yield from _hpgt_page(page, name, images, folder, reader)
         except zipfile.BadZipFile as error:
             raise FadaError(f"{archive}: not a zip archive ({error}). Download it again.") from None
+        reader.tell_missing()
 
     def unique(log: Log, media: bool) -> Iterator[Line]:
         return unique_ids(read(log, media), log)

@@ -55,8 +55,6 @@ ADVICE: Mapping[str, str] = {
 def open_lines(paths: Sequence[str], reading: Reading) -> LineSet:
     """The lines of a source, or of several one after the other; see :func:`fada.read_lines`."""
     sets = [_open_one(path, reading) for path in paths]
-    if not sets:
-        raise FadaError("no source of lines was given.")
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         return unique_ids(printable_lines((line for one in sets for line in one._read(log, media)), log), log)

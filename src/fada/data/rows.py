@@ -153,7 +153,7 @@ def table_texts(
 
     with open_table(file, encoding=reading.encoding, headerless=headerless(reading), on_bytes=on_bytes) as table:
         chosen: list[str] | None = None
-        if table.names is not None:
+        if table.names:
             columns = detect(tuple(table.flat or table.names), str(file))
             chosen = [*dict.fromkeys(one for one in (columns.text, columns.domain, *columns.paths) if one)]
         for number, row in whole(file, table.rows(chosen)):

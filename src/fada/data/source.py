@@ -11,6 +11,7 @@ from fada.data.domains import Rule
 from fada.data.line import LineSet, Log, PathLike
 from fada.data.read import Texts, open_lines
 from fada.data.reading import Reading
+from fada.errors import FadaError
 
 
 class Source(Reading):
@@ -68,4 +69,6 @@ def read_lines(
 def source_of(source: PathLike | Iterable[PathLike], **options: Any) -> Source:
     """A source, its options checked."""
     paths = [source] if isinstance(source, str | os.PathLike) else [*source]
+    if not paths:
+        raise FadaError("no source of lines was given.")
     return validated(Source, {"paths": paths, **options}, "how to read " + ", ".join(map(str, paths)))

@@ -25,9 +25,7 @@ def _read_text(path: Path, base: Base, reading: Reading, log: Log) -> str:
     try:
         text = path.read_bytes().decode(reading.encoding or "utf-8-sig")
     except (UnicodeDecodeError, LookupError) as error:
-        raise FadaError(
-            f"the text cannot be decoded ({error}): {encoding_advice(reading.encoding or 'UTF-8')}"
-        ) from None
+        raise FadaError(f"the text is {encoding_advice(reading.encoding or 'UTF-8')} ({error})") from None
     except OSError as error:
         raise FadaError(f"the text cannot be read ({error})") from None
     lines = [line for line in text.splitlines() if line.strip()]
