@@ -8,14 +8,14 @@ from pathlib import Path
 
 from fada.common.files import replacing
 from fada.common.say import track
+from fada.data.crop import PageCrop
 from fada.data.formats import alto
 from fada.data.formats import page as page_xml
-from fada.data.crop import PageCrop
 from fada.data.formats.xml import serialize
+from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
 from fada.data.segment.page import PageLines, find_lines
 from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs
-from fada.data.line import Provenance
 from fada.errors import FadaError
 
 
