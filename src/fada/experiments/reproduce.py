@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fada.common.files import write_json, write_text
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.data.splits import LineSources, Splits
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch, Search, Stored
