@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fada
-from fada.models.crnn import CRNNConfig, CRNNForCTC, CRNNProcessor, CRNNRecognizer, MaskedBatchNorm, ctc_loss
+from fada.decoding.search import BeamSearch
+from fada.models.crnn import CRNNConfig, CRNNForCTC, CRNNProcessor, CRNNRecognizer
+from fada.models.ctc import ctc_loss
+from fada.models.layers import MaskedBatchNorm
 from fada.models.line_image import MAX_WIDTH, straighten
-from fada.models.recognizer import best_path
 from tests.support.training_lines import drawn_line, image_lines
 
 
@@ -77,7 +79,7 @@ def test_a_saved_recogniser_reads_the_same(recognizer: CRNNRecognizer, tmp_path:
     assert after.domains == ["old", "new", "old", "new"]
     for a, b in zip(after.log_probs, before.log_probs, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    assert loaded.transcribe(lines) == [best_path(scores, before.symbols, 0) for scores in before.log_probs]
+    assert loaded.transcribe(lines) == BeamSearch(before).greedy()
 
 
 def test_batches_of_any_size_emit_the_same(recognizer: CRNNRecognizer) -> None:

@@ -26,7 +26,8 @@ from fada.models.folders import is_model_folder, resolve
 
 if TYPE_CHECKING:
     from fada.decoding.emissions import Emissions
-    from fada.models.recognizer import CTCRecognizer, Recognizer
+    from fada.models.ctc import CTCRecognizer
+    from fada.models.recognizer import Recognizer
 
 LINE_HEIGHT = 300
 """An image of more rows than this that is not at least twice as wide as high is hardly a line of text."""
@@ -331,7 +332,7 @@ def _read_batches(
     done: Callable[[Line], bool],
     batch_size: int,
 ) -> Iterator[list[Row]]:
-    for batch in _batches(lines, done, batch_size, "transcribing"):
+    for batch in _batches(lines, done, max(batch_size, recognizer.rows), "transcribing"):
         rows: list[Row] = []
         for read, part, error in _in_parts(batch, lambda b: _rows(recognizer, b, weights, knowledge)):
             if error is None:
@@ -348,7 +349,8 @@ def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, kno
         row: Row = {"id": line.id, "text": best.text}
         if best.alignment and (confidences := [round(c, 4) for c in best.char_confidences]):
             row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}
-        rows.append({**row, "log_prob": best.log_prob, "distance": best.distance, "score": best.score})
+        distance = None if best.distance is None else round(best.distance, 6)
+        rows.append({**row, "log_prob": round(best.log_prob, 4), "distance": distance, "score": round(best.score, 4)})
     return rows
 
 

@@ -3,6 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,13 +15,12 @@ from transformers import PreTrainedModel
 from fada.alignment import AlignmentLoss
 from fada.data.line import Line
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.search import BeamSearch, Search
+from fada.decoding.search import Search
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
     from fada.data.augment import Augment
-    from fada.decoding.emissions import Emissions
 
 Tagging = Literal["none", "given", "predicted"]
 """TR-TT: no domain token; the domain is known at inference; the model predicts it."""
@@ -50,6 +50,17 @@ def domain_tag(domain: str) -> str:
     return f"<domain:{domain}>"
 
 
+@contextmanager
+def one_thread_each() -> Iterator[int]:
+    """Let every operation run on one thread; yields on how many threads they may run side by side."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
+
+
 class Recognizer(ABC):
     """A network with its processor.
 
@@ -58,6 +69,8 @@ class Recognizer(ABC):
         modality: what is read, `image` or `audio`.
         domains: the domains that have a tag (TR-TT), empty without tagging.
         tagging: how the tag is used at inference.
+        rows: lines that a CPU gives to the network at once, always as many, so that what it finds does not depend on
+            the batch.
     """
 
     kind: ClassVar[Literal["ctc", "seq2seq"]]
@@ -65,6 +78,7 @@ class Recognizer(ABC):
     model: PreTrainedModel
     domains: tuple[str, ...] = ()
     tagging: Tagging = "none"
+    rows: ClassVar[int] = 1
 
     @abstractmethod
     def prepare(self, line: Line) -> np.ndarray:
@@ -136,107 +150,6 @@ class Recognizer(ABC):
     def to_device(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Network input on the device of the network."""
         return {name: value.to(self.model.device) for name, value in inputs.items()}
-
-
-class CTCRecognizer(Recognizer):
-    """A recogniser with one class per character and a blank.
-
-    Attributes:
-        symbols: text of each class, without the tags of TR-TT, whose classes come last in the network.
-        blank: class of the blank.
-    """
-
-    kind = "ctc"
-    symbols: tuple[str, ...]
-    blank: int
-
-    def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
-        """Expected counts of the collapsed output; tags write nothing."""
-        return AlignmentLoss.for_ctc(targets, (*self.symbols, *[""] * len(self.domains)), self.blank, **options)
-
-    def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and frames."""
-        return outputs.logits.float().log_softmax(-1), self.frames(outputs, inputs)
-
-    def frames(self, outputs: Any, inputs: dict[str, Tensor]) -> Tensor:
-        """(batch,) valid frames of the output."""
-        return outputs.lengths
-
-    def log_probs(self, inputs: dict[str, Tensor]) -> tuple[list[np.ndarray], list[str | None]]:
-        """Log-probabilities (time, symbols) of each line, and the domain that its tag classes tell, if it has them.
-
-        A tag is removed by giving its probability to the blank: the collapsed text without the tag has exactly the
-        probability it had with the tag taken out.
-        """
-        self.model.eval()
-        with torch.no_grad():
-            outputs = self.model(**inputs)
-            scores = outputs.logits.float().log_softmax(-1).cpu()
-            lengths = self.frames(outputs, inputs).tolist()
-        characters = len(self.symbols)
-        lines = [score[:length] for score, length in zip(scores, lengths, strict=True)]
-        domains: list[str | None] = [None] * len(lines)
-        if self.domains:
-            domains = [self.domains[int(line[:, characters:].exp().sum(0).argmax())] for line in lines]
-            for line in lines:
-                line[:, self.blank] = torch.cat([line[:, self.blank, None], line[:, characters:]], 1).logsumexp(1)
-        return [line[:, :characters].numpy().copy() for line in lines], domains
-
-    def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
-        """Best path."""
-        return [best_path(scores, self.symbols, self.blank) for scores in self.log_probs(inputs)[0]]
-
-    def emit(self, lines: Iterable[Line], *, batch_size: int = 8) -> "Emissions":
-        """Log-probabilities of lines, with their ids, domains and texts.
-
-        With `tagging="predicted"` the domain of a line is the one that the network tells.
-        """
-        from fada.decoding.emissions import Emissions
-
-        kept: list[Line] = []
-        scores: list[np.ndarray] = []
-        told: list[str | None] = []
-        for batch, inputs in self.batches(lines, batch_size):
-            log_probs, domains = self.log_probs(inputs)
-            kept += batch
-            scores += log_probs
-            told += domains if self.tagging == "predicted" else [line.domain for line in batch]
-        return Emissions(
-            ids=[line.id for line in kept],
-            log_probs=scores,
-            symbols=self.symbols,
-            blank=self.blank,
-            domains=[domain or "" for domain in told] if any(told) else None,
-            references=None if any(line.text is None for line in kept) else [str(line.text) for line in kept],
-        )
-
-    def search(
-        self,
-        lines: Iterable[Line],
-        knowledge: Knowledge | None = None,
-        *,
-        batch_size: int = 8,
-        threads: int | None = None,
-        cache: str | os.PathLike[str] | None = None,
-    ) -> Search:
-        """Beam search over the emissions of lines."""
-        return BeamSearch(self.emit(lines, batch_size=batch_size), knowledge, threads)
-
-    def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
-        """The texts of lines; `options` are those of :class:`fada.CTCBeamDecoder` (none: best path)."""
-        if not options:
-            return [text for batch, inputs in self.batches(lines, batch_size) for text in self.read(inputs, batch)]
-        from fada.decoding.ctc import CTCBeamDecoder
-
-        decoder = CTCBeamDecoder(self.symbols, blank=self.blank, **options)
-        return [best[0].text for best in decoder.decode_batch(self.emit(lines, batch_size=batch_size).log_probs)]
-
-
-def best_path(log_probs: np.ndarray, symbols: Sequence[str], blank: int) -> str:
-    """The collapsed most probable class of every frame; log_probs: (time, classes)."""
-    path = log_probs.argmax(-1)
-    kept = path[np.concatenate([[True], path[1:] != path[:-1]])] if len(path) else path
-    return "".join(symbols[i] for i in kept if i != blank)
 
 
 def padded_labels(labels: Sequence[list[int]]) -> Tensor:

@@ -8,8 +8,9 @@ from typing import Any
 
 from fada.errors import FadaError
 from fada.models.crnn import PRESETS, CRNNRecognizer
+from fada.models.ctc import CTCRecognizer
 from fada.models.folders import resolve
-from fada.models.recognizer import CTCRecognizer, NewCharacters, Recognizer, Tagging
+from fada.models.recognizer import NewCharacters, Recognizer, Tagging
 
 BUILT: dict[str, str] = {
     **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in PRESETS},

@@ -61,6 +61,7 @@ class Seq2SeqRecognizer(Recognizer):
     tokenizer: Any
     prompt: tuple[int, ...]
     encoder_is_frozen = False
+    rows = 8
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """The whole decoder sequence: prompt, tag, text, end."""
@@ -318,8 +319,7 @@ class Generation(Search):
         self.check(weights)
         order = np.argsort([-len(line.text or "") for line in self._lines], kind="stable").tolist()
         found: dict[int, Hypothesis] = {}
-        for start in track(range(0, len(order), self.batch_size), weights.name):
-            chosen = order[start : start + self.batch_size]
+        for chosen in _groups(order, self.recognizer, self.batch_size, weights.name):
             lines = [self._lines[i] for i in chosen]
             options: dict[str, Any] = {"num_beams": weights.beam}
             if weights.guided:
@@ -387,14 +387,22 @@ def _encoded(
     recognizer.model.eval()
     states = np.empty(0, dtype)
     with torch.inference_mode():
-        for start in track(range(0, len(arrays), batch_size), "running the encoder"):
-            stop = min(start + batch_size, len(arrays))
-            inputs = recognizer.to_device(recognizer.collate([arrays[i] for i in range(start, stop)]))
+        for chosen in _groups(range(len(arrays)), recognizer, batch_size, "running the encoder"):
+            inputs = recognizer.to_device(recognizer.collate([arrays[i] for i in chosen]))
             found = recognizer.encoder_states(inputs).float().cpu().numpy()
-            if not start:
+            if not len(states):
                 states = np.empty((len(arrays), *found.shape[1:]), dtype)
-            states[start:stop] = found
+            states[chosen] = found
     return states
+
+
+def _groups(order: Sequence[int], recognizer: Recognizer, batch_size: int, title: str) -> Iterator[list[int]]:
+    """Numbers of lines for the network, with a progress bar; on a CPU always as many, the last one repeated."""
+    on_cpu = recognizer.model.device.type == "cpu"
+    size = recognizer.rows if on_cpu else batch_size
+    for start in track(range(0, len(order), size), title):
+        chosen = list(order[start : start + size])
+        yield chosen + chosen[-1:] * (size - len(chosen) if on_cpu else 0)
 
 
 class _SharedAttention(EncoderDecoderCache):

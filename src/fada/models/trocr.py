@@ -27,7 +27,7 @@ except ImportError:
     from transformers import ViTImageProcessor  # type: ignore[assignment]
 
 from fada.data.line import Line
-from fada.models.crnn import ctc_loss
+from fada.models.ctc import ctc_loss
 from fada.models.layers import ColumnEncoder, ColumnEncoderConfig
 from fada.models.line_image import straighten
 from fada.models.recognizer import NewCharacters, Tagging, characters_of, padded_labels

@@ -13,9 +13,8 @@ from transformers import AutoFeatureExtractor, AutoModelForCTC, AutoTokenizer, P
 
 from fada.common.files import write_json
 from fada.data.line import Line
-from fada.models.crnn import ctc_loss
+from fada.models.ctc import CTCRecognizer, ctc_loss
 from fada.models.recognizer import (
-    CTCRecognizer,
     NewCharacters,
     Tagging,
     characters_of,

@@ -13,7 +13,8 @@ import numpy as np
 from fada.alignment import NAMES, named, pull
 from fada.data.line import Line
 from fada.data.splits import evenly
-from fada.models.recognizer import CTCRecognizer, Recognizer
+from fada.models.ctc import CTCRecognizer
+from fada.models.recognizer import Recognizer
 from fada.runs.run import load_run
 from fada.training.lines import LineDataset
 from fada.training.settings import settings_of

@@ -29,7 +29,8 @@ from fada.data.splits import Splits
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.models import registry
-from fada.models.recognizer import CTCRecognizer, Recognizer, best_path
+from fada.models.ctc import CTCRecognizer
+from fada.models.recognizer import Recognizer
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
 from fada.targets.target_set import TargetSet
@@ -164,8 +165,8 @@ def _report(
         for split, emissions in emitted.items():
             emissions.save(out / "emissions" / f"{split}.npz")
         frames = emitted[reported].log_probs
-        systems["greedy"] = [best_path(scores, recognizer.symbols, recognizer.blank) for scores in frames]
         decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=settings.beam_size)
+        systems["greedy"] = [decoder.greedy(scores).text for scores in frames]
         best = [found[0] for found in decoder.decode_batch(frames)]
         systems[f"beam{settings.beam_size}"] = [hypothesis.text for hypothesis in best]
         log_probs[f"beam{settings.beam_size}"] = [float(hypothesis.log_prob) for hypothesis in best]
