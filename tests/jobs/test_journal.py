@@ -44,7 +44,7 @@ class StubSearch(Search):
     def __init__(self, recognizer, lines, knowledge):
         self.recognizer, self.batch, self.knowledge = recognizer, lines, knowledge
 
-    def hypotheses(self, weights):
+    def hypotheses(self, weights, alignment=False):
         self.recognizer.read(self.batch)
         return [Hypothesis(f"{line.id} {line.domain}", -1.0, -1.0, None) for line in self.batch]
 

@@ -66,7 +66,7 @@ def test_batch_and_threads_change_nothing(recognizer: Recognizer, lines: Path, t
     assert expected.count(b"\n") == 11
 
 
-@pytest.mark.parametrize("after", [1, 2])
+@pytest.mark.parametrize("after", [0, 1])
 def test_an_interruption_changes_nothing(
     recognizer: Recognizer, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
@@ -81,7 +81,6 @@ def test_an_interruption_changes_nothing(
 
     monkeypatch.setattr(recognizer, "search", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        for size in (3, 5):
-            written(recognizer, lines, tmp_path / "out.jsonl", batch_size=size)
+        written(recognizer, lines, tmp_path / "out.jsonl", batch_size=3)
     monkeypatch.undo()
     assert written(recognizer, lines, tmp_path / "out.jsonl", batch_size=4) == expected
