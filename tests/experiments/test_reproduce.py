@@ -84,6 +84,9 @@ def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
         compared = [row for row in rows.values() if "relative" in row]
         assert len(compared) == len(rows) - 1
         assert all({"p", "p_clusters"} <= set(row) for row in compared)
+    control = result["ours"]["rows"]["adapted, beam 4"]["against_continued"]
+    assert 0 < control["p"] <= 1
+    assert 0 < control["p_clusters"] <= 1
     assert result["arms"]["standard"]["hypotheses_changed_by_gd"] <= result["lines"]["test"]
     assert all(0.5 < result["overhead"][what]["ratio"] < 5 for what in ("training", "decoding"))
     assert "overhead" not in result_of(reproduced[0], 2)  # measured once

@@ -273,7 +273,8 @@ def evaluate(
         groups: further columns (manuscript, page, writer; see :func:`length_buckets`) for `per_group`.
         average: ``micro`` (all edits over all characters) or ``macro`` (mean of the lines' own rates).
         units: count code points, or grapheme clusters (a letter with its marks is one).
-        normalization: some of :data:`NORMALIZATIONS`, as names or as one string with commas; None compares exactly.
+        normalization: some of :data:`NORMALIZATIONS`, as names or as one string with commas; None
+            compares exactly, but for white space at both ends.
         bootstrap: number of resamples for the intervals; 0 for none.
         clusters: the page (or other cluster) of each line: whole clusters are resampled instead of lines.
         seed: of the resampling.

@@ -50,6 +50,12 @@ def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> st
         *_overhead(found),
         *_costs(found),
         *_included(
+            "What frequencies can be worth: bits per character",
+            folder / "frequency_bound" / "table.md",
+            "python -m benchmarks.frequency_bound hpgt:century catmus_fr:century latin_script:language accents:accent "
+            "synthetic:domain",
+        ),
+        *_included(
             "Reading the synthetic lines: `--noise`", folder / "noise" / "table.md", "python -m benchmarks.noise"
         ),
         *_included(

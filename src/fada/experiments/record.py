@@ -62,11 +62,23 @@ class Rival(System):
     validation: float | None = None
 
 
+class Test(_Record):
+    """A paired test: the CER relative to the other system in percent, p by line and by what lines share."""
+
+    relative: float | None = None
+    p: float
+    p_clusters: float | None = None
+
+
 class OurSystem(System):
-    """A row marked *ours*: its decoder's weights, and the validation CER that they were chosen by."""
+    """A row marked *ours*: its decoder's weights, and the validation CER that they were chosen by.
+
+    `against_continued` tests a model adapted to each domain against the one trained as long on all of them.
+    """
 
     weights: dict[str, float | str] | None = None
     validation_cer: float | None = None
+    against_continued: Test | None = None
 
 
 class OurSystems(_Record):

@@ -45,6 +45,7 @@ from fada.experiments.record import (
     Rates,
     Record,
     Rival,
+    Test,
     load_seeds,
 )
 from fada.experiments.scoring import BASE, CLUSTER, DRAWS, Texts, examples, fingerprint, rates, scored
@@ -127,6 +128,8 @@ def reproduce(recipe_file: str | os.PathLike[str], data: str | None = None, scop
     folder = scope.results / name
     sizes = {"usual": {}, "quick": recipe.quick, "paper": recipe.paper}
     shared = {**recipe.train, **sizes[scope.size]}
+    if scope.size == "quick" and recipe.ours and recipe.ours.adapt:
+        recipe.ours.adapt |= {"epochs": 1}
     if data is not None:
         shared["data"] = [data]
     if scope.jobs > 1:
@@ -363,11 +366,17 @@ class SeedEvaluation:
         decoded, settings = our_texts(ours, arms, knowledge)
         texts = {BASE: test.systems[BASE], **decoded}
         self.texts.add("ours", "", texts)
-        rows = scored(Systems(test.ids, test.references, texts, test.columns, "test"), BASE, DRAWS["ours"])
-        return OurSystems(
-            settings=ours,
-            rows={name: OurSystem(**vars(row), **settings.get(name, {})) for name, row in rows.items()},
-        )
+        systems = Systems(test.ids, test.references, texts, test.columns, "test")
+        rows = {
+            name: OurSystem(**vars(row), **settings.get(name, {}))
+            for name, row in scored(systems, BASE, DRAWS["ours"]).items()
+        }
+        for name, row in rows.items():
+            control = name.replace("adapted", "continued", 1)
+            if name.startswith("adapted") and control in rows:
+                found = scored(systems.only([control, name]), control, DRAWS["ours"])[name]
+                row.against_continued = Test(relative=found.relative, p=found.p or 0.0, p_clusters=found.p_clusters)
+        return OurSystems(settings=ours, rows=rows)
 
     def _clusters(self, ids: Sequence[str]) -> dict[str, list[str | None]]:
         """The column `cluster` of the test lines: the recipe's `clusters`, joined; no column if it names none."""
