@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# The CPU build, pinned: an unpinned torch brings several gigabytes of CUDA packages on Linux.
-TORCH  ?= torch==2.13.0
+# The CPU build: PyPI's own brings several gigabytes of CUDA packages on Linux. Another one: make TORCH=torch
+TORCH  ?= torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu
 STAMP  := $(VENV)/.installed
 
 export TOKENIZERS_PARALLELISM := false

@@ -12,17 +12,48 @@ import typer
 import typer.core
 
 from fada._version import __version__
+from fada.cli.examples import EXAMPLES
 from fada.cli.output import echo
 from fada.errors import EXTRAS, FadaError, Interrupted
 
+_OLD_SPELLINGS = {
+    "data convert": {"--to": "--out"},
+    "data published": {"--to": "--out", "--from": "--source"},
+    "evaluate": {"--output": "--out"},
+    "export": {"--order": "--lm-order"},
+    "report": {"--images": "--line-images", "--no-images": "--no-line-images"},
+    "synth": {"--lines": "--count", "--domains": "--domain-count"},
+    "targets edit": {"--set": "--frequency", "--scale": "--multiply"},
+}
+"""Options of version 0.1 that meant something else in another command; they still work."""
+
 
 class _Commands(typer.core.TyperGroup):
-    """Click takes an EOFError of a damaged file for the end of a dialogue and says only "Aborted"; this keeps it."""
+    """The commands, with the spellings of version 0.1; their help has an example, and flags have no type in it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for command, spellings in _OLD_SPELLINGS.items():
+            if args[: len(command.split())] == command.split():
+                parts = (argument.partition("=") for argument in args)
+                args = [spellings.get(name, name) + equals + value for name, equals, value in parts]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command: Any = super().get_command(ctx, cmd_name)
+        if command is None:
+            return None
+        parts = {f"{cmd_name} {name}": part for name, part in getattr(command, "commands", {}).items()}
+        for name, part in (parts or {cmd_name: command}).items():
+            part.epilog = f"Example: `{EXAMPLES[name]}`" if name in EXAMPLES else None
+            for parameter in (*part.params, part.get_help_option(ctx)):
+                if getattr(parameter, "is_bool_flag", False):
+                    parameter.metavar = ""
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except EOFError as error:
+        except EOFError as error:  # click would take it for the end of a dialogue and say "Aborted"
             told = _told(error)
             raise FadaError(told[0] if told else str(error)) from error
 
@@ -53,7 +84,7 @@ def _root(
     show_records()
 
 
-_SHARED = {"options", "output"}
+_SHARED = {"examples", "options", "output"}
 for _module in sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED):
     importlib.import_module(f"{__name__}.{_module}").register(app)
 

@@ -81,7 +81,7 @@ def convert_command(
     reading: ReadingOptions,
     source: Source,
     destination: Annotated[
-        Path, typer.Option("--to", "-o", help="A .parquet, .tsv, .csv, .jsonl, .txt file, or a folder.")
+        Path, typer.Option("--out", "-o", help="A .parquet, .tsv, .csv, .jsonl, .txt file, or a folder.")
     ],
     format: Annotated[OutputFormat | None, typer.Option("--format", "-f", help="What to write.")] = None,
 ) -> None:
@@ -97,9 +97,11 @@ def convert_command(
 @app.command("published")
 def published_command(
     name: Annotated[str | None, typer.Argument(help="hpgt, catmus or edacc; without it, all are listed.")] = None,
-    source: Annotated[str | None, typer.Option("--from", help="Local copy; without it, the Hugging Face hub.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Local copy; without it, the Hugging Face hub.")
+    ] = None,
     destination: Annotated[
-        Path | None, typer.Option("--to", "-o", help="Folder for one parquet file per split, or a .parquet file.")
+        Path | None, typer.Option("--out", "-o", help="Folder for one parquet file per split, or a .parquet file.")
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Only this split.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="catmus: languages; 'all' for all of them.")] = None,
@@ -125,7 +127,7 @@ def published_command(
             echo("\n  ".join([f"{row['name']}: {row['title']}", row["licence"], row["home"], row["citation"]]))
         return
     if destination is None:
-        raise FadaError(f"{name}: say where to write it, with --to FOLDER.")
+        raise FadaError(f"{name}: say where to write it, with --out FOLDER.")
     lines = published.load(
         name,
         source,

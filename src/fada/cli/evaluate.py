@@ -46,7 +46,7 @@ def evaluate(
     characters: int = typer.Option(0, min=0, help="Show so many characters most helped and most hurt by each system."),
     worst: int = typer.Option(0, min=0, help="Show so many of the worst lines."),
     max_cer: float | None = typer.Option(None, help="Exit with code 3 if the CER (percent) of any system is above."),
-    output: Path | None = typer.Option(None, "--out", "--output", "-o", help="Write the whole result as JSON."),
+    output: Path | None = typer.Option(None, "--out", "-o", help="Write the whole result as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print the whole result as JSON."),
     as_csv: bool = typer.Option(False, "--csv", help="Print the main table as CSV."),
 ) -> None:

@@ -21,7 +21,7 @@ def export(
         None, "--credits", exists=True, dir_okay=False, help="Markdown file with the attribution that the data ask for."
     ),
     data: str | None = typer.Option(None, "--data", help="Where the training lines are now, if they were moved."),
-    order: int = typer.Option(6, "--order", min=1, max=12, help="Order of the character language model."),
+    order: int = typer.Option(6, "--lm-order", min=1, max=12, help="Order of the character language model."),
     beam: int = typer.Option(10, "--beam", min=1, help="Beam of the decoder that comes with the model."),
 ) -> None:
     """Write a model folder to share: half-precision weights, a model card; of CTC models also targets and a decoder.

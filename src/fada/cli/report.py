@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
             None, help="System that others are compared with. Default: plain beam search."
         ),
         compare: str | None = typer.Option(None, help="System put beside the baseline. Default: guided decoding."),
-        images: bool = typer.Option(True, help="Embed line images."),
+        images: bool = typer.Option(True, "--line-images/--no-line-images", help="Embed line images."),
         max_size: float = typer.Option(5.0, min=0.2, help="Size of the file in megabytes: images are fitted to it."),
         tables: Path | None = typer.Option(
             None, help="Also write the paper's tables to this folder (HTML, MD, TeX, CSV)."

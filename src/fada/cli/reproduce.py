@@ -5,6 +5,8 @@ from typing import Literal
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -54,11 +56,11 @@ def reproduce(
     try:
         if name in TABLES:
             outcomes = reproduce_all(name, data, scope)
-            typer.echo(summary(outcomes))
+            echo(summary(outcomes))
             raise typer.Exit(2 if any(outcome.missing for outcome in outcomes) else 0)
         [recipe] = recipes_of(name)
         folder = run(recipe, lines_of(recipe, data, scope), scope)
     except Interrupted as stop:
         raise Interrupted("stopped; what is done is kept. The same command goes on from here.", stop.code) from None
-    typer.echo((folder / "table.md").read_text(encoding="utf-8"))
-    typer.echo(f"results: {folder}")
+    echo((folder / "table.md").read_text(encoding="utf-8"))
+    echo(f"results: {folder}")

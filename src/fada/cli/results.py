@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -32,13 +34,13 @@ def results(
     if check:
         told = list(check_results(folder))
         for sentence in told:
-            typer.echo(sentence)
+            echo(sentence)
         differing = [sentence for sentence in told if not sentence.endswith(NOT_RECOMPUTED)]
-        typer.echo(f"{len(differing)} figures differ, {len(told) - len(differing)} files could not be checked")
+        echo(f"{len(differing)} figures differ, {len(told) - len(differing)} files could not be checked")
         raise typer.Exit(3 if differing else 0)
     text = document(folder)
     if out is None:
-        typer.echo(text)
+        echo(text)
     else:
         write_text(out, text)
-        typer.echo(f"{out}: {len(text.splitlines())} lines")
+        echo(f"{out}: {len(text.splitlines())} lines")

@@ -14,8 +14,8 @@ def register(app: typer.Typer) -> None:
 
 def synth(
     out: Path = typer.Argument(help="Folder for the set: train, validation and test as parquet, and synthetic.json."),
-    lines: int = typer.Option(1690, help="Lines in all domains together."),
-    domains: int = typer.Option(4, help="Number of domains; they are called A, B, C, ..."),
+    lines: int = typer.Option(1690, "--count", help="Lines in all domains together."),
+    domains: int = typer.Option(4, "--domain-count", help="Number of domains; they are called A, B, C, ..."),
     language: str = typer.Option("el", help="Language of the words, a two-letter code."),
     pearson: str | None = typer.Option(
         None,

@@ -142,8 +142,8 @@ def edit(
     file: Path = typer.Argument(help="A target file, changed in place unless --out is given."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write here instead."),
     domain: list[str] = typer.Option([], "--domain", "-d", help="Only this domain; repeatable. Otherwise all."),
-    assign: list[str] = typer.Option([], "--set", help="A character's frequency, from 0 to 1: e=0; repeatable."),
-    scale: list[str] = typer.Option([], help="Multiply a character's frequency: e=0.5; repeatable."),
+    assign: list[str] = typer.Option([], "--frequency", help="A character's frequency, from 0 to 1: e=0; repeatable."),
+    scale: list[str] = typer.Option([], "--multiply", help="Multiply a character's frequency: e=0.5; repeatable."),
     mix: str | None = typer.Option(None, help="A new domain between others: 13:0.7,14:0.3 (needs --as)."),
     name: str | None = typer.Option(
         None, "--as", help="The name of the mixture; or of a changed copy of one domain, which itself stays as it is."
@@ -155,8 +155,8 @@ def edit(
 ) -> None:
     """Change frequencies; the rest is rescaled so that each domain sums to one.
 
-    Order: mix, smooth, scale, set. With --mix the changes are made to the mixture, unless --domain says otherwise.
-    Without --mix, --as makes a changed copy of one domain.
+    Order: mix, smooth, multiply, frequency. With --mix the changes are made to the mixture, unless --domain says
+    otherwise. Without --mix, --as makes a changed copy of one domain.
     Characters that are hard to type go by name: space=0, U+0301=0.
     """
     from fada.cli.output import chosen_format
@@ -164,7 +164,7 @@ def edit(
     from fada.targets.target_set import TargetSet
 
     if not (assign or scale or mix or normalize or smooth is not None):
-        raise FadaError("nothing to change: give --set, --scale, --mix, --smooth or --normalize.")
+        raise FadaError("nothing to change: give --frequency, --multiply, --mix, --smooth or --normalize.")
     targets = TargetSet.load(file, normalize=normalize)
     chosen = domain or list(targets.domains)
     if mix:
@@ -179,8 +179,8 @@ def edit(
         )
     for each in chosen:
         p = targets[each] if smooth is None else targets[each].smoothed(smooth)
-        p = p.scaled(_assignments(scale, "--scale")) if scale else p
-        p = p.with_frequency(_assignments(assign, "--set")) if assign else p
+        p = p.scaled(_assignments(scale, "--multiply")) if scale else p
+        p = p.with_frequency(_assignments(assign, "--frequency")) if assign else p
         targets = targets.with_domain(name or each, p)
     targets.save(out or file)
     _print_summary(targets, str(out or file), chosen_format(as_json, as_csv))

@@ -1,0 +1,102 @@
+"""One word, one meaning: options over all commands, their help, and the pages that tell of them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fada.cli import _OLD_SPELLINGS, app
+from fada.cli.examples import EXAMPLES
+
+ROOT = Path(__file__).parents[2]
+PAGES = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+KINDS = {"Path": "a file or folder", "str": "a word", "int": "a number", "float": "a number", "bool": "a flag"}
+TWO_MEANINGS = {
+    "--check": "looks whether what the command is about is sound: line images, committed figures",
+    "--data": "a source of lines, by path or by the name of a published set",
+    "--domain": "the domain of all lines; for target files the domains to show or change",
+    "--format": "of figures or of lines: what is written",
+    "--from": "the first of two domains",
+    "--recipe": "a YAML file of settings",
+    "--test": "what to report on: lines, or their emissions",
+    "-f": "short for --forbid where text is written, for --format where files are",
+}
+"""Options whose value is of two kinds, or whose short form is used twice; why that is the same word all the same."""
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    root: Any = typer.main.get_command(app)
+    context = typer.Context(root)
+    for name in root.commands:
+        command = root.get_command(context, name)
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {verb}", part) for verb, part in command.commands.items())
+        else:
+            yield name, command
+
+
+COMMANDS = dict(commands())
+
+
+def options() -> Iterator[tuple[str, Any]]:
+    for name, command in COMMANDS.items():
+        yield from ((name, p) for p in command.params if p.param_type_name == "option" and not p.hidden)
+
+
+def kind(parameter: Any) -> str:
+    annotation = getattr(parameter, "type_descriptor", parameter)
+    text = str(getattr(annotation, "annotation", annotation))
+    found = re.findall(r"Path|str|int|float|bool", text)
+    return KINDS[found[0]] if found else "a word"
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    kinds: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for command, parameter in options():
+        for spelling in (*parameter.opts, *parameter.secondary_opts):
+            kinds[spelling][kind(parameter)].append(command)
+    clashes = {name: dict(found) for name, found in kinds.items() if len(found) > 1 and name not in TWO_MEANINGS}
+    assert clashes == {}
+
+
+def test_one_idea_has_one_name() -> None:
+    names = {spelling for _, parameter in options() for spelling in parameter.opts}
+    for other in ("--output", "--order", "--lambda", "--workers", "--outdir"):
+        assert other not in names, f"{other}: the others say --out, --lm-order, --lam, --jobs"
+    of_files = [c for c, p in options() if "--to" in p.opts and c != "analyze"]
+    assert of_files == [], "what is written goes to --out"
+
+
+@pytest.mark.parametrize(("command", "old"), [(c, old) for c, names in _OLD_SPELLINGS.items() for old in names])
+def test_spellings_of_version_0_1_still_work(command: str, old: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help", old if "images" in old else f"{old}=1"])
+    assert result.exit_code == 0, result.output
+    new = _OLD_SPELLINGS[command][old]
+    assert any(new in (*p.opts, *p.secondary_opts) for c, p in options() if c == command), f"{command} has no {new}"
+    assert not any(old in (*p.opts, *p.secondary_opts) for c, p in options() if c == command)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_types_only_where_a_value_is_given(command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
+    assert f"Example: {EXAMPLES[command]}" in " ".join(result.stdout.split())
+    assert "bool" not in result.stdout
+    for parameter in COMMANDS[command].params:
+        assert parameter.param_type_name != "option" or parameter.help, f"{command} {parameter.opts}: no help"
+
+
+def test_every_example_is_of_a_command() -> None:
+    assert sorted(EXAMPLES) == sorted(COMMANDS)
+    for command, example in EXAMPLES.items():
+        assert example.startswith(f"fada {command} ") or example == f"fada {command}"
+        known = {s for c, p in options() if c == command for s in (*p.opts, *p.secondary_opts)}
+        assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", example)) <= known
+
+
+def test_every_command_is_on_a_page() -> None:
+    assert [command for command in COMMANDS if f"fada {command}" not in PAGES] == []
