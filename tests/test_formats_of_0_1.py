@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fada
 from fada.cli import app
 from fada.decoding.nbest import NBest
-from fada.evaluation.predictions import read_systems
+from fada.evaluation.sources import read_systems
 from fada.jobs.transcribe import Journal
 from fada.tuning.tuned import Tuned
 

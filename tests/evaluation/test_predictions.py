@@ -8,9 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.columns import LineColumns
 from fada.errors import FadaError
-from fada.evaluation.predictions import Systems, read_systems
+from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
+from fada.evaluation.sources import read_systems
 from fada.evaluation.systems import SystemsEvaluation, evaluate_systems, seed_rows
 from tests.support.emission_sets import make_emissions
 
@@ -103,7 +105,7 @@ def test_page_files_are_paired_by_line_id(tmp_path):
 def test_lines_without_reference_are_left_out_and_counted(tmp_path):
     rows = [{"id": 1, "reference": "a", "hypothesis": "a"}, {"id": 2, "reference": None, "hypothesis": "b"}]
     systems = read_systems(_write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows))))
-    assert (len(systems), systems.left_out) == (1, 1)
+    assert (len(systems.ids), systems.left_out) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,8 @@ def test_lines_without_a_label_are_clusters_of_their_own():
     count = 40
     labels = [None] * 30 + ["p1"] * 10
     texts = {"a": ["abc"] * count, "b": ["abd"] * count}
-    systems = Systems([str(i) for i in range(count)], ["abc"] * count, texts, {"page": labels}, "test")
+    lines = LineColumns([str(i) for i in range(count)], ["abc"] * count, extra={"page": labels})
+    systems = Systems(lines, texts, source="test")
     found = evaluate_systems(systems, "a", Scoring(bootstrap=20, resamples=20), clusters="page")
     assert found.evaluations["a"].clusters == 31
 

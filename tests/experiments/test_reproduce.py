@@ -9,6 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.columns import LineColumns
 from fada.data.synthetic.set import make_synthetic
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
@@ -150,9 +151,8 @@ def test_examples_are_those_with_the_largest_changes():
     references = ["aaaa", "bbbb", "cccc", "dddd", "eeee"]
     standard = ["aaxx", "bbbb", "cxxx", "dddd", "eeex"]
     guided = ["aaaa", "bbbx", "cccc", "dddd", "eeex"]
-    systems = Systems(
-        list("12345"), references, {"standard": standard, "FADA-GD": guided}, {"domain": ["x"] * 5}, "test"
-    )
+    lines = LineColumns(list("12345"), references, ["x"] * 5)
+    systems = Systems(lines, {"standard": standard, "FADA-GD": guided}, source="test")
     found = examples(systems)
     changes = score_lines(references, guided).edits - score_lines(references, standard).edits
     assert [example.id for example in found] == ["3", "1", "2"]

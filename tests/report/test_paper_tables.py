@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fada import FadaError, evaluate
+from fada.evaluation.predictions import is_guided
 from fada.evaluation.significance import MeanSem
 from fada.evaluation.table import FORMATS, Cell, Table, escape_latex, write_tables
 from fada.report.paper_tables import main_table, paper_tables
-from fada.runs.groups import RunResults, experiments, is_guided, load_runs
+from fada.runs.groups import experiments, load_runs
+from fada.runs.run import Run
 from tests.support.run_folders import make_run
 
 
@@ -31,20 +33,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def runs(folders: list[Path]) -> list[RunResults]:
+def runs(folders: list[Path]) -> list[Run]:
     return load_runs(folders)
 
 
-def table_named(runs: list[RunResults], name: str) -> Table:
+def table_named(runs: list[Run], name: str) -> Table:
     return next(table for table in paper_tables(runs) if table.name == name)
 
 
-def cer(run: RunResults, system: str) -> float:
+def cer(run: Run, system: str) -> float:
     lines = run.predictions[system]
     return evaluate(lines.references, lines.hypotheses, bootstrap=0).cer
 
 
-def test_main_table_holds_mean_and_sem_over_seeds_of_each_method(runs: list[RunResults]) -> None:
+def test_main_table_holds_mean_and_sem_over_seeds_of_each_method(runs: list[Run]) -> None:
     table = table_named(runs, "main")
     assert table.heads == (("", 2), ("Standard", 2), ("TR-TT", 2), ("FADA-TR-GD", 2))
     (row,) = table.rows
@@ -57,7 +59,7 @@ def test_main_table_holds_mean_and_sem_over_seeds_of_each_method(runs: list[RunR
         assert cell.value.sem == pytest.approx(values.std(ddof=1) / np.sqrt(3))
 
 
-def test_ablation_is_relative_to_the_standard_mean(runs: list[RunResults]) -> None:
+def test_ablation_is_relative_to_the_standard_mean(runs: list[Run]) -> None:
     table = table_named(runs, "ablation")
     assert table.columns == ("Data", "Model", "FADA-GD", "FADA-TR", "FADA-TR-GD")
     standard = np.mean([cer(run, "beam5") for run in runs if run.name.startswith("standard")])
@@ -69,7 +71,7 @@ def test_ablation_is_relative_to_the_standard_mean(runs: list[RunResults]) -> No
     assert cell.number.startswith("−")
 
 
-def test_domain_table_has_every_domain_in_natural_order_and_all(runs: list[RunResults]) -> None:
+def test_domain_table_has_every_domain_in_natural_order_and_all(runs: list[Run]) -> None:
     table = table_named(runs, "domains")
     assert table.columns == ("Model", "Method", "10", "11", "12", "13", "14", "15", "16", "Andalus", "Latin", "all")
     assert [row[1] for row in table.rows] == ["Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD"]
@@ -92,12 +94,12 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(tmp_path: Path)
     assert all(isinstance(row[2], Cell) for row in table.rows), "each value of λ stands beside the same baseline"
 
 
-def test_seeds_of_one_setting_are_one_experiment(runs: list[RunResults]) -> None:
+def test_seeds_of_one_setting_are_one_experiment(runs: list[Run]) -> None:
     found = experiments(runs)
     assert [(e.training, len(e.runs)) for e in found] == [("standard", 3), ("TR-TT", 3), ("FADA", 3)]
 
 
-def test_every_format_of_every_table_is_written(runs: list[RunResults], tmp_path: Path) -> None:
+def test_every_format_of_every_table_is_written(runs: list[Run], tmp_path: Path) -> None:
     tables = paper_tables(runs)
     paths = write_tables(tables, tmp_path / "tables")
     assert len(paths) == len(tables) * len(FORMATS)
@@ -108,7 +110,7 @@ def test_every_format_of_every_table_is_written(runs: list[RunResults], tmp_path
     assert all(line.count("&") == 7 for line in body)
 
 
-def test_csv_has_full_precision_and_a_column_for_the_sem(runs: list[RunResults]) -> None:
+def test_csv_has_full_precision_and_a_column_for_the_sem(runs: list[Run]) -> None:
     table = table_named(runs, "main")
     (row,) = csv.DictReader(io.StringIO(table.to_csv()))
     cell = table.rows[0][2]
@@ -166,7 +168,7 @@ def test_equal_printed_values_are_all_bold() -> None:
     [("beam5", False), ("greedy", False), ("FADA sorted", True), ("fada", True), ("6-gram", False), ("tuned", True)],
 )
 def test_guided_systems_are_known_by_name(system: str, guided: bool) -> None:
-    assert is_guided(system) is guided
+    assert is_guided(system, {}) is guided
 
 
 def test_names_come_from_the_configuration(tmp_path: Path) -> None:
@@ -176,22 +178,22 @@ def test_names_come_from_the_configuration(tmp_path: Path) -> None:
     for source, name in (("sets/hpgt/test.parquet", "hpgt"), ("hub:owner/lines", "lines"), ("catmus:x/y", "catmus")):
         config["settings"]["data"] = [source]
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        run = RunResults.load(folder)
+        (run,) = load_runs([folder])
         assert (run.dataset, run.model) == (name, "C-RNN small")
 
 
 def test_a_folder_without_predictions_is_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match=r"predictions\.parquet: no such file"):
-        RunResults.load(tmp_path)
+        load_runs([tmp_path])
     with pytest.raises(FadaError, match="no such run folder"):
-        RunResults.load(tmp_path / "nowhere")
+        load_runs([tmp_path / "nowhere"])
 
 
 def test_a_broken_configuration_names_its_file(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", lines=10)
     (folder / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(FadaError, match=r"config\.json: not valid JSON"):
-        RunResults.load(folder)
+    with pytest.raises(FadaError, match=r"config\.json: not readable as JSON"):
+        load_runs([folder])
 
 
 def test_a_line_that_stands_twice_is_refused(tmp_path: Path) -> None:
@@ -202,4 +204,4 @@ def test_a_line_that_stands_twice_is_refused(tmp_path: Path) -> None:
     table = pq.read_table(folder / "predictions.parquet")
     pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), folder / "predictions.parquet")
     with pytest.raises(FadaError, match="stands twice for system 'beam'"):
-        RunResults.load(folder)
+        load_runs([folder])

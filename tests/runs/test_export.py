@@ -172,7 +172,7 @@ def test_run_folders_with_broken_files_are_named(tmp_path):
     (tmp_path / "predictions.parquet").write_bytes(b"")
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     assert "config.json: not readable as JSON" in run_failing("export", tmp_path, "--out", tmp_path / "model")
-    with pytest.raises(FadaError, match="not a readable parquet table"):
+    with pytest.raises(FadaError, match="not a readable parquet file"):
         _ = load_run(tmp_path).predictions
 
 

@@ -95,12 +95,12 @@ def test_the_run_folder_holds_everything_and_loads_in_one_line(reference: Run) -
         assert entry["loss"] == pytest.approx(0.5 * entry["task_loss"] + 0.5 * entry["alignment_loss"], rel=1e-5)
         assert set(entry["validation"]["per_domain"]) == {"old", "new"}
         assert entry["validation"]["distance"] > 0
-    table = opened.predictions
-    assert table.column_names == [
-        "id", "domain", "reference", "system", "hypothesis", "log_prob", "distance", "score",
-    ]  # fmt: skip
-    assert set(table["system"].to_pylist()) == {"greedy", "beam5"}
-    assert table.num_rows == 12
+    systems = opened.predictions
+    assert list(systems) == ["greedy", "beam5"]
+    assert set(systems.columns) == {"domain", "page"}
+    assert systems["beam5"].settings["beam"] == 5
+    assert set(systems["beam5"].scores) == {"log_prob", "distance", "score"}
+    assert len(systems.ids) == 6
     assert len(opened.emissions("validation").ids) == 6
     assert opened.emissions("test").references is not None
     lines = image_lines(3)
@@ -297,14 +297,14 @@ def test_every_option_trains(data: Path, tmp_path: Path, changes: dict[str, Any]
     entry = finished.metrics["history"][0]
     assert np.isfinite(entry["loss"])
     assert (entry["alignment_loss"] > 0) == (changes.get("lam") != 1)
-    assert not any("domain" in text for text in finished.predictions["hypothesis"].to_pylist())
+    assert not any("domain" in text for read in finished.predictions.values() for text in read.hypotheses)
 
 
 def test_trocr_trains_with_the_alignment_loss(data: Path, tmp_path: Path) -> None:
     finished = run(data, tmp_path / "run", model="trocr-tiny", epochs=1, batch_size=8, tagging="given")
     assert finished.metrics["history"][0]["alignment_loss"] > 0
-    assert finished.predictions.num_rows == 12
-    assert not any("domain" in text for text in finished.predictions["hypothesis"].to_pylist())
+    assert len(finished.predictions.ids) * len(finished.predictions) == 12
+    assert not any("domain" in text for read in finished.predictions.values() for text in read.hypotheses)
 
 
 def test_a_pretrained_trocr_is_fine_tuned(data: Path, tmp_path: Path) -> None:
@@ -429,7 +429,7 @@ def test_a_truncated_image_is_left_out_counted_and_named(
     }
     assert "truncated" in left_out["train"]["broken-train"]
     assert "1 train lines left out" in caplog.text
-    assert "broken-test" not in finished.predictions["id"].to_pylist()
+    assert "broken-test" not in finished.predictions.ids
 
 
 def test_a_broken_sound_is_left_out_and_nothing_but_broken_ones_is_an_error(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from fada.data.line import Line, LineSet
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
-from fada.evaluation.predictions import read_systems
 from fada.evaluation.scores import Scoring, compare, evaluate
+from fada.evaluation.sources import read_systems
 from fada.evaluation.systems import SystemsEvaluation
 from fada.targets.target_set import TargetSet
 from fada.tuning.decode import BEAM, GREEDY

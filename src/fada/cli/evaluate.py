@@ -18,7 +18,8 @@ THRESHOLD_EXCEEDED = 3
 def evaluate(
     sources: list[Path] = typer.Argument(
         help="A run folder; a table (parquet, CSV, TSV, JSONL); stored emissions (.npz); or two: references and "
-        "hypotheses (text files, tables, ALTO or PAGE). With --seeds any number of the first kinds."
+        "hypotheses (text files, tables, ALTO or PAGE), of one system or several. With --seeds any number of the first "
+        "kinds."
     ),
     reference_column: str | None = typer.Option(None, help="Column of the reference text."),
     hypothesis_column: list[str] = typer.Option([], help="Column of the hypothesis; repeat for several systems."),
@@ -33,12 +34,19 @@ def evaluate(
     normalization: str = typer.Option(
         "", help="Forgive, with commas: nfc, case, diacritics, punctuation, uv, ij, spaces. Exact if not given."
     ),
+    equivalences: Path | None = typer.Option(
+        None, help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation."
+    ),
+    pages: bool = typer.Option(False, "--pages", help="Compare whole pages, however they are divided into lines."),
     bootstrap: int = typer.Option(1000, min=0, help="Resamples for the 95 % intervals; 0 for none."),
     resamples: int = typer.Option(10_000, min=0, help="Resamples for the paired tests."),
     seed: int = typer.Option(0, help="Seed of the resampling."),
     seeds: bool = typer.Option(False, "--seeds", help="The sources are runs that differ in their seed: mean and SEM."),
     tuned: Path | None = typer.Option(None, help="For emissions: decode with these tuned weights too (fada tune)."),
     targets: Path | None = typer.Option(None, help="For emissions: the target file that the tuned weights guide to."),
+    lines: Path | None = typer.Option(
+        None, help="For emissions: references and domains by line id, if they do not hold them (any source of lines)."
+    ),
     lm_text: list[str] = typer.Option(
         [], help="For emissions: training lines of the language model, if one was tuned."
     ),
@@ -57,12 +65,14 @@ def evaluate(
     from fada.cli.output import Format, chosen_format, print_json, print_rows, readable
     from fada.common.files import write_json
     from fada.errors import FadaError
-    from fada.evaluation.predictions import read_systems
+    from fada.evaluation.edits import parse_normalization, read_equivalences
+    from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
+    from fada.evaluation.sources import read_systems
     from fada.evaluation.systems import evaluate_systems, seed_rows
 
-    if len(sources) > 2 and not seeds:
-        raise FadaError(f"{len(sources)} sources: give one, or references and hypotheses, or add --seeds.")
+    if not seeds and len(sources) > 1 and any((source / PREDICTIONS).is_file() for source in sources):
+        raise FadaError(f"{len(sources)} sources: give one run folder, or add --seeds for runs that differ in theirs.")
     columns = {
         "--reference-column": reference_column,
         "--hypothesis-column": hypothesis_column,
@@ -72,7 +82,7 @@ def evaluate(
     for_emissions = {"--tuned": tuned, "--targets": targets, "--lm-text": lm_text}
     _check_emissions(sources, seeds, [name for name in columns if columns[name]], for_emissions)
 
-    def load(source: Path, hypotheses: Path | None = None) -> "Systems":
+    def load(source: Path, *hypotheses: Path) -> "Systems":
         if _is_emissions(source):
             from fada.decoding.knowledge import load_knowledge
             from fada.tuning.decode import decode_tuned, open_search
@@ -81,24 +91,27 @@ def evaluate(
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
             knowledge = load_knowledge(targets, lm_text, order=order, share=share)
-            return decode_tuned(open_search(source, knowledge), weights, str(source)).only(system)
+            return decode_tuned(open_search(source, knowledge, lines), weights, str(source)).only(system)
         return read_systems(
             source,
-            hypotheses,
+            *hypotheses,
             reference_column=reference_column,
             hypothesis_columns=hypothesis_column,
             domain_column=domain_column,
             systems=system,
             split=split,
+            pages=pages,
         )
 
     loaded = [load(source) for source in sources] if seeds else [load(*sources)]
     # average and units are checked by the library, which names the choices
-    scoring = Scoring(average, units, normalization, bootstrap, resamples, seed)  # type: ignore[arg-type]
+    forgiven = [*normalization.split(","), *(read_equivalences(equivalences) if equivalences else [])]
+    scoring = Scoring(average, units, parse_normalization(forgiven), bootstrap, resamples, seed)  # type: ignore[arg-type]
     results = [evaluate_systems(systems, baseline, scoring, groups=by, clusters=clusters) for systems in loaded]
     systems, result = loaded[0], results[0]
     lists = _lists(systems, result, worst, confusions, characters, scoring.text_options)
     value: dict[str, Any] = {"sources": [str(source) for source in sources], "left_out": systems.left_out}
+    value |= {"note": systems.note} if systems.note else {}
     if seeds:
         value |= {"over_seeds": seed_rows(results), "runs": [each.to_dict() for each in results]}
     else:
@@ -117,6 +130,9 @@ def evaluate(
         print_rows(readable(rows), first.describe())
         if not seeds:
             _print_details(result, lists, by)
+        for told in (systems.note, result.unreadable):
+            if told:
+                echo(told, err=True)
         if not normalization and (note := systems.unicode_note()):
             echo(note, err=True)
         if systems.left_out:

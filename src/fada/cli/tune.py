@@ -8,7 +8,9 @@ from fada.cli.output import echo
 
 
 def tune(
-    source: Path = typer.Argument(help="Validation emissions (.npz), n-best lists (parquet, JSONL), or a run folder."),
+    source: Path = typer.Argument(
+        help="A run folder (any model), validation emissions (.npz), or n-best lists (parquet, JSONL)."
+    ),
     targets: Path | None = typer.Option(None, help="Target file; targets.json of a run folder if not given."),
     test: Path | None = typer.Option(
         None, help="The emissions to report on: refused if they share lines with the validation set; used by --rivals."
@@ -20,6 +22,7 @@ def tune(
     lm_order: int = typer.Option(6, min=1, help="Longest n-gram of the language model."),
     lm_share: float = typer.Option(0.5, min=0, max=1, help="Share of the domain's own model in the per-domain model."),
     domain_column: str | None = typer.Option(None, help="Column of the domain in --lm-text."),
+    lam: list[float] = typer.Option([], help="λ to try; repeatable. Default: 0.05, 0.10, …, 0.95."),
     scale: list[float] = typer.Option([], help="Factor of the distance; repeatable. Default: 1, 10, 100."),
     distance: list[str] = typer.Option([], help="Distance; repeatable. Default: sorted_w2, aligned_w2."),
     beam: list[int] = typer.Option([], help="Beam size; repeatable. Default: 5."),
@@ -48,34 +51,36 @@ def tune(
     """Choose λ and the other weights on validation lines; never on the lines you will report on.
 
     The result is a small JSON file for `--tuned`. If nothing is better than plain beam search beyond noise, λ = 1 is
-    what it recommends, and it says so.
+    what it recommends, and it says so. In a run folder the test lines are decoded with it too, for `fada report`.
     """
     from fada.cli.output import Format, chosen_format, print_json, print_rows, readable
     from fada.common.files import write_json
     from fada.decoding.knowledge import load_knowledge
     from fada.errors import FadaError
+    from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
     from fada.runs.run import Run
     from fada.tuning.choose import Tuning, clusters_from_ids
     from fada.tuning.choose import tune as choose_weights
     from fada.tuning.curve import draw_curve, tuning_rows
-    from fada.tuning.decode import open_search
+    from fada.tuning.decode import TUNED, open_search
     from fada.tuning.grid import Grid
 
     run = Run(source) if source.is_dir() else None
-    own = None if run is None or not run.has("targets.json") else run.folder / "targets.json"
+    own = run.folder / "targets.json" if run is not None and run.has("targets.json") else None
     knowledge = load_knowledge(targets or own, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
     if knowledge.targets is None and knowledge.global_lm is None:
         raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or training text (--lm-text).")
-    if run is not None and test is None and run.has("emissions/test.npz"):
-        test = run.folder / "emissions" / "test.npz"
-    validation = open_search(
-        source if run is None else run.existing("emissions/validation.npz"), knowledge, lines, threads
-    )
     tested = None if test is None else open_search(test, knowledge, lines, threads)
+    if run is None:
+        validation = open_search(source, knowledge, lines, threads)
+    else:
+        validation = run.search("validation", knowledge, threads)
+        if tested is None and run.reported == "test" and (run.has("emissions/test.npz") or run.has("model")):
+            tested = run.search("test", knowledge, threads)
     if rivals and (tested is None or "nbest" in (tested.kind, validation.kind)):
         raise FadaError("--rivals compares on test emissions of a CTC model: give them with --test.")
-    grid = Grid.of(scale=scale, distance=distance, beam=beam, paper=paper)
+    grid = Grid.of(lam=lam, scale=scale, distance=distance, beam=beam, paper=paper)
     settings = Tuning(
         grid=grid,
         prior=prior and not paper,
@@ -93,6 +98,10 @@ def tune(
     tuned.save(path)
     if curve is not None:
         draw_curve(tuned, curve)
+    added = None
+    if run is not None and test is None and tested is not None and out is None and run.has(PREDICTIONS):
+        run.add_tuned(tuned, tested)
+        added = f"{run.folder / PREDICTIONS}: the system {TUNED!r} decodes the test lines with these weights."
     table = None
     if rivals and tested is not None:
         from fada.tuning.rivals import compare_rivals
@@ -112,7 +121,7 @@ def tune(
     unknown = knowledge.unknown_domains(validation.domains)
     if unknown and shown is Format.TABLE:
         echo(f"no target for domain {', '.join(unknown)}: guided to the overall distribution.", err=True)
-    for sentence in tuned.sentences():
+    for sentence in [*tuned.sentences(), *([added] if added else [])]:
         echo(sentence, err=True)
     echo(f"{path} ({tuned.evidence.seconds if tuned.evidence else 0:.1f} s)", err=True)
 

@@ -1,10 +1,13 @@
 """Edits between reference and hypothesis, line by line: how texts are prepared, split into units and aligned."""
 
+import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -34,20 +37,53 @@ _CHUNK = 50_000  # pairs split into words at once
 
 
 def parse_normalization(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names of :data:`NORMALIZATIONS` (a sequence, or one string with commas) in their fixed order."""
-    wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names or ())
-    wanted = [name for name in wanted if name and name != "none"]
+    """Names of :data:`NORMALIZATIONS` in their fixed order, then equivalences such as ``ſ=s``.
+
+    Args:
+        names: a sequence, or one string with commas. What stands before the first ``=`` of an equivalence counts as
+            what stands behind it; see :func:`read_equivalences`.
+    """
+    listed = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names or ())
+    wanted = [name for name in listed if name and name != "none"]
     for name in wanted:
-        if name not in NORMALIZATIONS:
-            raise FadaError(f"unknown normalisation {name!r}, expected some of {', '.join(NORMALIZATIONS)}.")
-    return tuple(name for name in NORMALIZATIONS if name in wanted)
+        if name not in NORMALIZATIONS and not _is_equivalence(name):
+            raise FadaError(
+                f"unknown normalisation {name!r}, expected some of {', '.join(NORMALIZATIONS)}, or an equivalence such "
+                "as ſ=s."
+            )
+    equivalences = dict.fromkeys(name for name in wanted if _is_equivalence(name))
+    return (*(name for name in NORMALIZATIONS if name in wanted), *equivalences)
+
+
+def read_equivalences(path: str | os.PathLike[str]) -> list[str]:
+    """What counts as the same, from a text file: one pair a line, with a tab, ``=`` or white space between.
+
+    ``ſ s`` writes every long s as s, ``ꝑ per`` expands an abbreviation, ``¶`` alone removes a sign. A line that begins
+    with ``# `` is a comment.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FadaError(f"{path}: cannot be read ({error}).") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("# "):
+            continue
+        between = next((sign for sign in ("\t", "=", " ") if sign in text[1:]), None)
+        written, _, counts_as = (text, "", "") if between is None else text.partition(between)
+        if not written.strip() or "=" in written:
+            raise FadaError(f"{path}, line {number}: {line!r}, expected what is written and what it counts as.")
+        found.append(f"{written.strip()}={counts_as.strip()}")
+    return found
 
 
 def text_preparation(normalization: str | Iterable[str] | None) -> Callable[[str], str]:
-    """The function that a text goes through before it is compared: the normalisation, then stripping."""
+    """The function that a text goes through before it is compared: equivalences, normalisation, then stripping."""
     names = parse_normalization(normalization)
     if not names:
         return str.strip
+    replace = _replacing(name for name in names if _is_equivalence(name))
     normalizer = TextNormalizer(
         form="NFC", case="lower" if "case" in names else "keep", marks="fold" if "diacritics" in names else "keep"
     )
@@ -59,12 +95,28 @@ def text_preparation(normalization: str | Iterable[str] | None) -> Callable[[str
     collapses = bool({"spaces", "punctuation"} & set(names))
 
     def prepare(text: str) -> str:
-        text = normalizer(text)
+        text = normalizer(replace(text))
         if table:  # a letter that changed may compose with the mark after it
             text = unicodedata.normalize("NFC", text.translate(table))
         return " ".join(text.split()) if collapses else text.strip()
 
     return prepare
+
+
+def _is_equivalence(name: str) -> bool:
+    return "=" in name[1:]
+
+
+def _replacing(equivalences: Iterable[str]) -> Callable[[str], str]:
+    """Replace every written form in one pass, the longest first, so that nothing is replaced twice."""
+    forms: dict[str, str] = {}
+    for pair in equivalences:
+        written, _, counts_as = unicodedata.normalize("NFC", pair).partition("=")
+        forms[written] = counts_as
+    if not forms:
+        return str
+    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+    return lambda text: pattern.sub(lambda found: forms[found[0]], unicodedata.normalize("NFC", text))
 
 
 def clusters_of(text: str) -> Sequence[str]:

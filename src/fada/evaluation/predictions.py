@@ -1,66 +1,156 @@
-"""What several systems read on the same lines: loaded from files, evaluated side by side, tested against one of them.
+"""What several systems read on the same lines, column by column, and the file of a run folder that holds it.
 
-Accepted sources: a run folder; a table (parquet, CSV, TSV, JSONL), either *wide*, one column per system, or *long*, one
-row per line and system with a column ``system``; or two sources, references and hypotheses, each a text file (one line
-each), a table, or ALTO and PAGE files.
+``predictions.parquet`` has one row per line and system (``id``, ``domain``, ``reference``, ``system``, ``hypothesis``,
+parts of the score, and whatever else is known of a line); how each system decodes stands in the file's metadata.
 """
 
+import json
 import os
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from fada.common import tables
 from fada.common.files import replacing
-from fada.common.tables import read_columns
-from fada.data.reading import COLUMN_NAMES
+from fada.data.columns import LineColumns
+from fada.data.line import Line
 from fada.errors import FadaError
 from fada.evaluation.scores import length_buckets
 
 PathLike = str | os.PathLike[str]
+Scores = Mapping[str, Sequence[float | None]]
+"""``log_prob``, ``distance`` and ``score`` of a system's lines; what it does not have is left out."""
 
-REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
-HYPOTHESIS_COLUMNS = ("hypothesis", "prediction", "predicted", "recognized", "ocr", "htr", "hyp")
-ID_COLUMNS = ("id", "line_id", "utterance_id")
+PREDICTIONS = "predictions.parquet"
+"""The file in a run folder."""
 LENGTH = "length"
 """A group column that every source has: buckets of the reference's length."""
-
 SCORE_COLUMNS = ("log_prob", "distance", "score")
 """What a run folder's predictions tell of a hypothesis beside its text."""
+GREEDY_SETTINGS: Mapping[str, Any] = {"search": "greedy"}
+"""Settings of a system without any search; all others are the weights that it decodes with."""
+_METADATA = b"fada.systems"
 
 
 @dataclass(frozen=True)
-class Systems:
-    """The hypotheses of one or more systems beside the references; `columns` keeps everything else known of a line.
+class Predictions:
+    """What one system read, line by line, and how it decodes (empty if that is not known)."""
 
-    `ids`, `references`, every list in `systems` and every list in `columns` have one entry per line.
+    name: str
+    lines: LineColumns
+    hypotheses: list[str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    scores: Scores = field(default_factory=dict)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the lines."""
+        return self.lines.ids
+
+    @property
+    def references(self) -> list[str]:
+        """The transcriptions."""
+        return self.lines.references or []
+
+    @property
+    def domains(self) -> list[str | None]:
+        """The domain of each line, None where it has none."""
+        return self.lines.domains or [None] * len(self.lines)
+
+    @property
+    def guided(self) -> bool:
+        """Whether FADA's guidance has a say."""
+        return is_guided(self.name, self.settings)
+
+    @property
+    def log_prob(self) -> Sequence[float | None]:
+        """log P of each text by the recogniser, None where it is not known."""
+        return self.part("log_prob")
+
+    @property
+    def distance(self) -> Sequence[float | None]:
+        """Distance of each text from the target."""
+        return self.part("distance")
+
+    @property
+    def score(self) -> Sequence[float | None]:
+        """What the hypotheses were ranked by."""
+        return self.part("score")
+
+    def part(self, name: str) -> Sequence[float | None]:
+        """One of :data:`SCORE_COLUMNS`, None where it is not known."""
+        return self.scores.get(name) or [None] * len(self.lines)
+
+
+@dataclass(frozen=True)
+class Systems(Mapping[str, Predictions]):
+    """The hypotheses of one or more systems on the same lines: a mapping from a system's name to what it read.
+
+    Attributes:
+        lines: ids, references, domains and other columns.
+        systems: the texts of each system, one for each line.
+        settings: how each system decodes: its weights, or :data:`GREEDY_SETTINGS`; absent if it is not known.
+        scores: parts of the score, by system.
+        source: where this was read, for messages.
+        left_out: lines of the source that had no reference or were not read by every system.
+        note: how lines were paired, where it was not by id.
     """
 
-    ids: list[str]
-    references: list[str]
-    systems: dict[str, list[str]]
-    columns: dict[str, list[str | None]] = field(default_factory=dict)
+    lines: LineColumns
+    systems: Mapping[str, list[str]]
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    scores: Mapping[str, Scores] = field(default_factory=dict)
     source: str = ""
     left_out: int = 0
-    """Lines of the source that had no reference or were not read by every system."""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.lines.references is None:
+            raise FadaError(f"{self.source or 'predictions'}: no references, so there is nothing to compare with.")
+        for name, texts in self.systems.items():
+            if len(texts) != len(self.lines):
+                raise FadaError(f"{self.source}: {len(texts)} texts of {name!r} for {len(self.lines)} lines.")
+
+    def __getitem__(self, name: str) -> Predictions:
+        return Predictions(name, self.lines, self.systems[name], self.settings.get(name, {}), self.scores.get(name, {}))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.systems)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        """How many systems; there are ``len(self.lines)`` lines."""
+        return len(self.systems)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the lines."""
+        return self.lines.ids
+
+    @property
+    def references(self) -> list[str]:
+        """The transcriptions."""
+        return self.lines.references or []
 
     @property
     def domains(self) -> list[str | None] | None:
         """The domain of each line, if there is one."""
-        return self.columns.get("domain")
+        return self.lines.domains
+
+    @property
+    def columns(self) -> dict[str, Sequence[str | None]]:
+        """Everything known of a line that one can group by."""
+        domains = {} if self.domains is None else {"domain": self.domains}
+        return {**domains, **self.lines.extra}
 
     def column(self, name: str) -> Sequence[str | None]:
         """A column to group by; ``length`` is made from the references."""
-        if name == LENGTH and LENGTH not in self.columns:
+        columns = self.columns
+        if name == LENGTH and LENGTH not in columns:
             return length_buckets(self.references)
-        if name not in self.columns:
-            raise FadaError(f"{self.source}: no column {name!r}, expected one of {', '.join([*self.columns, LENGTH])}.")
-        return self.columns[name]
+        if name not in columns:
+            raise FadaError(f"{self.source}: no column {name!r}, expected one of {', '.join([*columns, LENGTH])}.")
+        return columns[name]
 
     def only(self, names: Sequence[str]) -> "Systems":
         """Only these systems; all if none is named."""
@@ -68,6 +158,17 @@ class Systems:
         if unknown:
             raise FadaError(f"{self.source}: no system {unknown[0]!r}, expected some of {', '.join(self.systems)}.")
         return replace(self, systems={name: self.systems[name] for name in names}) if names else self
+
+    def adding(self, new: Predictions) -> "Systems":
+        """With one more system, or another in place of that of the same name; paired by line id."""
+        rows = new.lines.rows_of(self.ids)
+        scores = {name: [values[row] for row in rows] for name, values in new.scores.items()}
+        return replace(
+            self,
+            systems={**self.systems, new.name: [new.hypotheses[row] for row in rows]},
+            settings={**self.settings, new.name: new.settings},
+            scores={**self.scores, new.name: scores},
+        )
 
     def unicode_note(self) -> str | None:
         """A note if one side is composed (NFC) and the other is not: equal letters then count as errors."""
@@ -80,277 +181,70 @@ class Systems:
             f"not composed (NFC), unlike the rest: {', '.join(apart)}. Letters with marks may count as wrong: try nfc."
         )
 
-    def save(self, path: PathLike, scores: Mapping[str, Mapping[str, Sequence[float | None]]] | None = None) -> None:
-        """Write the long format of a run folder's ``predictions.parquet``.
-
-        Args:
-            scores: ``log_prob``, ``distance`` and ``score`` of each system's lines, for those that have them.
-        """
+    def save(self, path: PathLike) -> None:
+        """Write the long format of a run folder's ``predictions.parquet``."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         count = len(self.systems)
         table: dict[str, Any] = {
             "id": self.ids * count,
-            **{name: values * count for name, values in self.columns.items()},
+            **{name: list(values) * count for name, values in self.columns.items()},
             "reference": self.references * count,
             "system": [name for name in self.systems for _ in self.ids],
             "hypothesis": [text for texts in self.systems.values() for text in texts],
         }
-        for name, known in (scores or {}).items():
-            values = [value for system in self.systems for value in known.get(system, [None] * len(self))]
-            table[name] = pa.array(values, pa.float64())
+        for name in SCORE_COLUMNS:
+            if any(name in scores for scores in self.scores.values()):
+                values = [value for system in self.values() for value in system.part(name)]
+                table[name] = pa.array(values, pa.float64())
+        known = {name: dict(values) for name, values in self.settings.items() if name in self.systems and values}
+        metadata = {_METADATA: json.dumps(known, ensure_ascii=False).encode()}
         with replacing(path) as temporary:
-            pq.write_table(pa.table(table), temporary)
+            pq.write_table(pa.table(table).replace_schema_metadata(metadata), temporary)
 
 
-def read_systems(
-    source: PathLike,
-    hypotheses: PathLike | None = None,
-    *,
-    reference_column: str | None = None,
-    hypothesis_columns: Sequence[str] = (),
-    domain_column: str | None = None,
-    systems: Sequence[str] = (),
-    split: str | None = None,
-) -> Systems:
-    """Read references and hypotheses; see the module for what a source can be.
+def stored_settings(path: PathLike) -> dict[str, dict[str, Any]]:
+    """How each system of a parquet file decodes, as far as the file tells; nothing for files of version 0.1."""
+    import pyarrow.parquet as pq
 
-    Args:
-        source: everything, or the references alone if `hypotheses` is given.
-        hypotheses: text file (paired by line number), or a table, ALTO or PAGE (paired by line id).
-        reference_column, hypothesis_columns, domain_column: names of columns; the usual ones are recognised. Several
-            hypothesis columns are several systems, named after the columns.
-        systems: only these systems.
-        split: only the rows whose column ``split`` has this value.
-    """
-    path = Path(source)
-    if not path.exists():
-        raise FadaError(f"{path}: no such file or folder.")
-    if hypotheses is not None:
-        found = _read_pair(path, Path(hypotheses), reference_column, hypothesis_columns, domain_column, split)
-    else:
-        file = path / "predictions.parquet" if path.is_dir() else path
-        if not file.is_file():
-            raise FadaError(
-                f"{path}: no predictions.parquet in this folder, so it is not a run folder. "
-                "To compare two folders of ALTO or PAGE files give both: references first, hypotheses second."
-            )
-        if file.suffix.lower() not in tables.SUFFIXES:
-            raise FadaError(
-                f"{file}: not a table ({', '.join(sorted(tables.SUFFIXES))}). "
-                "For text files and XML give two: references first, hypotheses second."
-            )
-        found = _from_table(file, reference_column, hypothesis_columns, domain_column, split)
-    found = found.only(systems)
-    if not found.ids:
-        raise FadaError(f"{found.source}: no line with both a reference and a hypothesis, nothing to evaluate.")
-    return found
+    found = (pq.read_schema(path).metadata or {}).get(_METADATA)
+    return json.loads(found) if found else {}
 
 
-# ----------------------------------------------------------------------------------------------------------- tables
-
-
-def _from_table(
-    file: Path,
-    reference_column: str | None,
-    hypothesis_columns: Sequence[str],
-    domain_column: str | None,
-    split: str | None,
-) -> Systems:
-    columns = _rows_of_split(read_columns(file), split, file)
-    reference = _pick(columns, reference_column, REFERENCE_COLUMNS, "reference", file)
-    domain = _pick(columns, domain_column, COLUMN_NAMES["domain"], "domain", file, optional=True)
-    identity = _pick(columns, None, ID_COLUMNS, "id", file, optional=True)
-    chosen = list(hypothesis_columns) or [_pick(columns, None, HYPOTHESIS_COLUMNS, "hypothesis", file) or ""]
-    for name in chosen:
-        _pick(columns, name, (), "hypothesis", file)
-    total = len(columns[reference or ""])
-    ids = _texts(columns[identity]) if identity else [str(i + 1) for i in range(total)]
-    kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *SCORE_COLUMNS}]
-    others = {"domain" if name == domain else name: _labels(columns[name]) for name in kept}
-    texts = {name: columns[name] for name in chosen}
-    if "system" in columns and len(chosen) > 1:
-        raise FadaError(f"{file}: a column 'system' and {len(chosen)} hypothesis columns, expected one with it.")
-    if "system" in columns:
-        return _from_long(file, ids, columns[reference or ""], columns["system"], texts[chosen[0]], others)
-    return _complete(ids, columns[reference or ""], texts, others, str(file))
-
-
-def _from_long(
-    file: Path,
-    ids: Sequence[Any],
-    references: Sequence[Any],
-    names: Sequence[Any],
-    hypotheses: Sequence[Any],
-    others: Mapping[str, list[str | None]],
-) -> Systems:
-    """Turn one row per line and system into one row per line."""
-    lines: dict[Any, int] = {}
-    read: dict[str, dict[Any, Any]] = {}
-    for row, (line, name) in enumerate(zip(ids, names, strict=True)):
-        first = lines.setdefault(line, row)
-        if references[first] != references[row]:
-            raise FadaError(f"{file}: the line {line!r} has two different references, expected one for all systems.")
-        system = read.setdefault(str(name), {})
-        if line in system:
-            raise FadaError(f"{file}: the line {line!r} stands twice for system {name!r}; ids must be unique.")
-        system[line] = hypotheses[row]
-    return _complete(
-        [str(line) for line in lines],
-        [references[row] for row in lines.values()],
-        {name: [system.get(line) for line in lines] for name, system in read.items()},
-        {name: [values[row] for row in lines.values()] for name, values in others.items()},
-        str(file),
+def line_columns(lines: Iterable[Line]) -> LineColumns:
+    """What evaluation needs of lines: ids, texts, domains, and the page that each stands on, where it is known."""
+    listed = list(lines)
+    pages = [page_of(line) for line in listed]
+    domains = [line.domain for line in listed]
+    return LineColumns(
+        [line.id for line in listed],
+        [str(line.text) for line in listed],
+        domains if any(domains) else None,
+        {"page": pages} if any(pages) else {},
     )
 
 
-def _complete(
-    ids: Sequence[str],
-    references: Sequence[Any],
-    systems: Mapping[str, Sequence[Any]],
-    columns: Mapping[str, Sequence[str | None]],
-    source: str,
-) -> Systems:
-    """Keep the lines that have a reference and a hypothesis of every system."""
-    rows = [
-        i
-        for i in range(len(ids))
-        if references[i] is not None and all(texts[i] is not None for texts in systems.values())
-    ]
-    return Systems(
-        [ids[i] for i in rows],
-        [str(references[i]) for i in rows],
-        {name: [str(texts[i]) for i in rows] for name, texts in systems.items()},
-        {name: [values[i] for i in rows] for name, values in columns.items()},
-        source,
-        len(ids) - len(rows),
-    )
+def page_of(line: Line) -> str | None:
+    """The page a line stands on: as its source says, or the file that it was cut from."""
+    named = line.extra.get("page")
+    return str(named) if named is not None else line.source.partition("#")[0] or None
 
 
-def _rows_of_split(columns: dict[str, list[Any]], split: str | None, file: Path) -> dict[str, list[Any]]:
-    if split is None:
-        return columns
-    if "split" not in columns:
-        raise FadaError(f"{file}: no column 'split', so the split {split!r} cannot be chosen.")
-    rows = [i for i, value in enumerate(columns["split"]) if value == split]
-    return {name: [values[i] for i in rows] for name, values in columns.items()}
+def is_guided(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a system decodes with FADA's guidance: by its weights, or by its name where they are not known (0.1)."""
+    if settings:
+        return float(settings.get("lam", 1.0)) < 1 and float(settings.get("scale", 1.0)) > 0
+    return bool(re.search(r"fada|guided|tuned|eq\. ?2|\bgd\b", name.lower()))
 
 
-def _pick(
-    columns: Mapping[str, Any],
-    wanted: str | None,
-    usual: Sequence[str],
-    role: str,
-    file: Path,
-    optional: bool = False,
-) -> str | None:
-    if wanted is not None:
-        if wanted not in columns:
-            raise FadaError(f"{file}: no column {wanted!r}, expected one of {', '.join(columns)}.")
-        return wanted
-    found = next((name for name in usual if name in columns), None)
-    if found is None and not optional:
-        raise FadaError(
-            f"{file}: no {role} column among {', '.join(columns) or 'nothing'}; expected one of {', '.join(usual)}. "
-            f"Name it with --{role}-column."
-        )
-    return found
+def is_plain_beam(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a system is beam search without any knowledge: by its weights, or by its name (0.1)."""
+    if settings:
+        terms = ("prior_weight", "lm_weight", "length_bonus")
+        return settings != GREEDY_SETTINGS and not is_guided(name, settings) and not any(map(settings.get, terms))
+    return bool(re.fullmatch(r"(beam( search)?[ _=-]?\d*|plain|standard)", name, re.IGNORECASE))
 
 
 def _is_composed(texts: Iterable[str]) -> bool:
     return all(unicodedata.is_normalized("NFC", text) for text in texts)
-
-
-def _labels(values: Iterable[Any]) -> list[str | None]:
-    from fada.data.domains import domain_name
-
-    return [domain_name(value) for value in values]
-
-
-def _texts(values: Iterable[Any]) -> list[str]:
-    return [str(value) for value in values]
-
-
-# ------------------------------------------------------------------------------------------------------- two sources
-
-
-def _read_pair(
-    references: Path,
-    hypotheses: Path,
-    reference_column: str | None,
-    hypothesis_columns: Sequence[str],
-    domain_column: str | None,
-    split: str | None,
-) -> Systems:
-    if not hypotheses.exists():
-        raise FadaError(f"{hypotheses}: no such file or folder.")
-    source = f"{references} and {hypotheses}"
-    if len(hypothesis_columns) > 1:
-        raise FadaError(
-            f"{source}: {len(hypothesis_columns)} hypothesis columns, expected one where the references stand alone. "
-            "For several systems give one table with references and hypotheses."
-        )
-    plain = _is_plain_text(references) and _is_plain_text(hypotheses)
-    _refuse_columns([references], {"--reference-column": reference_column})
-    _refuse_columns([hypotheses], {"--hypothesis-column": hypothesis_columns})
-    _refuse_columns([references, hypotheses], {"--domain-column": domain_column, "--split": plain and split})
-    if plain:
-        left, right = (_text_lines(path) for path in (references, hypotheses))
-        if len(left) != len(right):
-            raise FadaError(
-                f"{references} has {len(left)} lines, {hypotheses} has {len(right)}: "
-                "line n of one must be line n of the other; an empty line stands for nothing recognised."
-            )
-        return Systems([str(i + 1) for i in range(len(left))], left, {hypotheses.stem: right}, {}, source)
-    from fada.data.source import read_lines
-
-    def by_id(path: Path, text_column: str | None) -> dict[str, Any]:
-        lines = read_lines(path, text_column=text_column, domain_column=domain_column, split=split)
-        return {line.id: line for line in lines.without_media()}
-
-    expected = by_id(references, reference_column)
-    found = by_id(hypotheses, hypothesis_columns[0] if hypothesis_columns else None)
-    shared = [name for name in expected if name in found]
-    if not shared:
-        raise FadaError(
-            f"{references} and {hypotheses} share no line id (first ids: {next(iter(expected), 'none')!r} and "
-            f"{next(iter(found), 'none')!r}). The lines of both must carry the same ids, files the same names."
-        )
-    extra = {name for line in expected.values() for name, value in line.extra.items() if isinstance(value, str | int)}
-    columns: dict[str, list[str | None]] = {
-        "domain": [expected[name].domain or found[name].domain for name in shared],
-        **{key: _labels(expected[name].extra.get(key) for name in shared) for key in sorted(extra)},
-    }
-    columns.setdefault("page", [expected[name].source.partition("#")[0] or None for name in shared])
-    columns = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    complete = _complete(
-        shared,
-        [expected[name].text for name in shared],
-        {hypotheses.stem or "hypothesis": [found[name].text for name in shared]},
-        columns,
-        source,
-    )
-    unpaired = len(expected.keys() ^ found.keys())
-    return replace(complete, left_out=complete.left_out + unpaired)
-
-
-def _refuse_columns(files: Sequence[Path], options: Mapping[str, Any]) -> None:
-    """Refuse options that name columns where none of the files is a table."""
-    given = [option for option, value in options.items() if value]
-    if given and all(file.is_file() and file.suffix.lower() not in tables.SUFFIXES for file in files):
-        raise FadaError(
-            f"{', '.join(given)}: {files[0]} is not a table and has no columns. Leave it out, or give a table."
-        )
-
-
-def _is_plain_text(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() not in tables.SUFFIXES | {".xml", ".alto", ".page"}
-
-
-def _text_lines(path: Path) -> list[str]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise FadaError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
-    return lines[:-1] if lines[-1] == "" else lines

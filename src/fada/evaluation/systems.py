@@ -10,6 +10,20 @@ from fada.evaluation.confusions import character_changes
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Comparison, Evaluation, Scoring, compare, evaluate, over_seeds
 
+READS_BELOW = 50.0
+"""Above this CER, in percent, more is wrong than right."""
+
+
+def does_not_read(rates: Iterable[float]) -> str | None:
+    """A sentence if all of these CER are so high that nothing can be learnt from their differences."""
+    lowest = min(rates, default=0.0)
+    if lowest <= READS_BELOW:
+        return None
+    return (
+        f"No system reads yet: the lowest CER is {lowest:.1f} %, so more is wrong than right, and a difference between "
+        "systems says nothing. Train longer or on more lines, and check that the texts belong to the lines."
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SystemsEvaluation:
@@ -22,6 +36,11 @@ class SystemsEvaluation:
     evaluations: dict[str, Evaluation]
     comparisons: dict[str, Comparison]
     p_holm: dict[str, float]
+
+    @property
+    def unreadable(self) -> str | None:
+        """A sentence if no system reads yet: differences between texts that are mostly wrong say nothing."""
+        return does_not_read(evaluation.cer for evaluation in self.evaluations.values())
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the inverse is :meth:`from_dict`."""

@@ -14,12 +14,13 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from fada.common.files import write_json, write_text
+from fada.data.columns import LineColumns
 from fada.data.source import read_lines
 from fada.data.splits import LineSources, Splits
 from fada.decoding.knowledge import Knowledge
@@ -226,8 +227,8 @@ class SeedEvaluation:
         for arm, item in self.best.items():
             arms[arm] = self._arm(item, systems, curves)
         lines = self.first["test"]
-        columns: dict[str, list[str | None]] = {"domain": lines.domains, **self._clusters(lines.ids)}
-        test = Systems(lines.ids, list(lines.references or ()), systems, columns, "test")
+        known = LineColumns(lines.ids, list(lines.references or ()), lines.domains, self._clusters(lines.ids))
+        test = Systems(known, systems, source="test")
         self.texts = Texts(test)
         recipe = self.recipe
         return Record(
@@ -242,8 +243,8 @@ class SeedEvaluation:
             made=Made.now(fingerprint(test.ids, test.references), self.standard.settings.get("threads")),
             lines=Counts(
                 validation=len(self.first["validation"].ids),
-                test=len(test),
-                clusters=len(set(test.column(CLUSTER))) if CLUSTER in columns else None,
+                test=len(test.ids),
+                clusters=len(set(test.column(CLUSTER))) if CLUSTER in test.columns else None,
             ),
             arms=arms,
             lambda_curves=curves,
@@ -338,7 +339,7 @@ class SeedEvaluation:
                 table = compare_rivals(search["validation"], search["test"], scoring=untested)
                 texts = table.systems.systems
                 self.texts.add("rivals", arm, texts)
-                rows = scored(Systems(test.ids, test.references, texts, test.columns, "test"), BEAM, DRAWS["rivals"])
+                rows = scored(replace(test, systems=texts), BEAM, DRAWS["rivals"])
                 found[arm] = {
                     name: Rival(
                         setting=table.rivals[name].setting, validation=table.rivals[name].validation, **vars(row)
@@ -366,7 +367,7 @@ class SeedEvaluation:
         decoded, settings = our_texts(ours, arms, knowledge)
         texts = {BASE: test.systems[BASE], **decoded}
         self.texts.add("ours", "", texts)
-        systems = Systems(test.ids, test.references, texts, test.columns, "test")
+        systems = replace(test, systems=texts)
         rows = {
             name: OurSystem(**vars(row), **settings.get(name, {}))
             for name, row in scored(systems, BASE, DRAWS["ours"]).items()

@@ -5,11 +5,13 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fada.errors import FadaError
-from fada.evaluation.predictions import Systems, read_systems
+from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring, score_lines
+from fada.evaluation.sources import read_systems
 from fada.evaluation.systems import evaluate_systems
 from fada.experiments.recipe import FAITHFUL, STANDARD, label
 from fada.experiments.record import Edits, Example, Rates, Record, System, load_results
@@ -65,10 +67,10 @@ def examples(test: Systems, each: int = 2) -> list[Example]:
     system = next(name for name in guided if name in test.systems)
     before = score_lines(test.references, test.systems[BASE]).edits
     after = score_lines(test.references, test.systems[system]).edits
-    order = sorted(range(len(test)), key=lambda i: (int(after[i]) - int(before[i]), test.ids[i]))
+    order = sorted(range(len(test.ids)), key=lambda i: (int(after[i]) - int(before[i]), test.ids[i]))
     chosen = [i for i in order[:each] if after[i] < before[i]] + [i for i in order[::-1][:each] if after[i] > before[i]]
     names = dict.fromkeys((BASE, label(STANDARD, guided=True), label(FAITHFUL, guided=False), system))
-    domains = test.domains or [None] * len(test)
+    domains = test.domains or [None] * len(test.ids)
     return [
         Example(
             id=test.ids[i],
@@ -102,7 +104,7 @@ class Texts:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write them as parquet, one row for each line and system."""
         test = self.test
-        Systems(test.ids, test.references, self.stored, test.columns, "test").save(path)
+        replace(test, systems=self.stored).save(path)
 
 
 def check_results(folder: str | os.PathLike[str]) -> Iterator[str]:
@@ -138,7 +140,7 @@ def _recomputed(record: Record, path: Path) -> Iterator[tuple[str, float, float]
             "ours": record.ours.rows if record.ours else {},
         }
         kept = tables[table]
-        systems = Systems(stored.ids, stored.references, group, stored.columns, str(path))
+        systems = replace(stored, systems=group)
         rows = scored(systems, BEAM if table == "rivals" else BASE, DRAWS[table])
         for system, row in rows.items():
             for figure in ("cer", "wer", "ned", "relative", "p", "p_clusters"):

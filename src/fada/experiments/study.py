@@ -7,23 +7,21 @@ where it stopped.
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json
 from fada.common.settings import read_json
-from fada.decoding.knowledge import Knowledge
-from fada.decoding.search import BeamSearch, decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import SCORE_COLUMNS, Systems
+from fada.evaluation.predictions import PREDICTIONS, Systems
 from fada.report.page import write_report
 from fada.report.sections import View
 from fada.runs.run import Run
-from fada.targets.target_set import TargetSet
 from fada.text.characters import natural_key
 from fada.tuning.choose import Tuning, tune
+from fada.tuning.decode import decode_systems
 from fada.tuning.grid import Grid
 from fada.tuning.tuned import Tuned
 
@@ -118,10 +116,14 @@ def run_study(
     if decoded[STANDARD].ids != decoded[ALIGNED].ids:
         raise FadaError(f"{out}: the two models were tested on different lines. Delete the folder and start over.")
     called = _called(aligned, tuned)
-    texts = {
-        called[name, system]: found for name, systems in decoded.items() for system, found in systems.systems.items()
-    }
-    replace(decoded[STANDARD], systems=texts, source=str(out)).save(out / "predictions.parquet")
+    read = {called[name, system]: found for name, systems in decoded.items() for system, found in systems.items()}
+    joined = Systems(
+        decoded[STANDARD].lines,
+        {name: found.hypotheses for name, found in read.items()},
+        {name: found.settings for name, found in read.items()},
+        source=str(out),
+    )
+    joined.save(out / PREDICTIONS)
     report = write_report([run.folder for run in runs.values()], out / "report.html", title=title)
     view = report.views[0]
     names = {
@@ -186,8 +188,7 @@ def _tuned(run: Run, grid: Grid) -> Tuned:
     path = run.folder / "tuned.json"
     if not path.exists():
         log.info(f"{run.folder.name}: tuning guided decoding on the validation lines", extra=BOLD)
-        search = BeamSearch(run.emissions("validation"), _knowledge(run.targets))
-        tune(search, Tuning(grid, lms=(), prior=False)).save(path)
+        tune(run.search("validation"), Tuning(grid, lms=(), prior=False)).save(path)
     return Tuned.load(path)
 
 
@@ -199,22 +200,9 @@ def _guided_weights(tuned: Tuned) -> Weights:
     return min(guided, key=lambda point: point.error).weights
 
 
-def _knowledge(targets: TargetSet) -> Knowledge:
-    return Knowledge(targets, targets.overall)
-
-
 def _decode(run: Run, tuned: Tuned) -> Systems:
     """Plain and guided decoding of the test lines, also written into the run's predictions."""
-    emissions = run.emissions("test")
     weights = {PLAIN: Weights(beam=tuned.weights.beam), GUIDED: _guided_weights(tuned)}
-    knowledge = _knowledge(run.targets)
-    found = {system: decode_emissions(emissions, chosen, knowledge) for system, chosen in weights.items()}
-    texts = {system: [hypothesis.text for hypothesis in hypotheses] for system, hypotheses in found.items()}
-    domains: Sequence[str | None] = emissions.domains or [None] * len(emissions)
-    decoded = Systems(emissions.ids, list(emissions.references or ()), texts, {"domain": [*domains]}, str(run.folder))
-    scores = {
-        name: {system: [getattr(hypothesis, name) for hypothesis in hypotheses] for system, hypotheses in found.items()}
-        for name in SCORE_COLUMNS
-    }
-    decoded.save(run.folder / "predictions.parquet", scores)
+    decoded = decode_systems(run.search("test"), weights, str(run.folder))
+    decoded.save(run.folder / PREDICTIONS)
     return decoded

@@ -6,9 +6,10 @@ from typing import Any
 
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
+from fada.evaluation.predictions import Predictions
 from fada.evaluation.scores import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
 from fada.evaluation.significance import MeanSem
-from fada.runs.groups import Experiment, Predictions, RunResults, experiments, is_guided
+from fada.runs.groups import Experiment, RunResults, experiments
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Contender:
     @property
     def guided(self) -> bool:
         """Whether FADA's guidance was used."""
-        return is_guided(self.system)
+        return self.runs[0].predictions[self.system].guided
 
     @property
     def rates(self) -> dict[str, MeanSem]:
@@ -184,7 +185,8 @@ def _default_compared(contenders: Sequence[Contender], before: Contender) -> Con
     others = [c for c in contenders if c is not before]
 
     def rank(contender: Contender) -> tuple[bool, bool, bool]:
-        usual = contender.system in (contender.runs[0].guided_system, contender.runs[0].plain_system)
+        run = contender.runs[0]
+        usual = contender.system in (run.guided_system, run.plain_system, run.tuned_system)
         return (not contender.guided, contender.experiment.training != "FADA", not usual)
 
     # Among equals the first, never the one with the lowest error: that would be chosen on the test lines.

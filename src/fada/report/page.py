@@ -27,7 +27,8 @@ from fada.report import images, sections
 from fada.report.comparison import DataSet, data_sets
 from fada.report.lines import LineList
 from fada.report.paper_tables import paper_tables
-from fada.runs.groups import RunResults, flatten, load_runs
+from fada.runs.groups import RunResults, load_runs
+from fada.runs.run import flatten
 from fada.text.characters import sign
 
 MAX_BYTES = 5_000_000
@@ -254,7 +255,7 @@ def _hash(text: str) -> str:
 
 
 def _lines_of(run: RunResults) -> str:
-    if run.validated_only:
+    if run.reported == "validation":
         return "validation lines, on which the best epoch was chosen: there were no test lines"
     return "test lines" if "test" in run.metrics else "of a kind that is not recorded"
 

@@ -12,7 +12,7 @@ from typing import Any
 from fada.evaluation.scores import Evaluation, over_seeds, parse_normalization
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import Cell, Table
-from fada.runs.groups import RunResults, experiments, is_guided
+from fada.runs.groups import RunResults, experiments
 from fada.text.characters import natural_key
 
 METHODS = ("Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD")
@@ -139,7 +139,7 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
     for run in runs:
         for system in run.predictions:
-            method = _METHOD.get((run.training, is_guided(system)))
+            method = _METHOD.get((run.training, run.predictions[system].guided))
             named = _BEAM_SIZE.search(system)
             size = int(named[1]) if named else 1 if system == "greedy" else run.beam_size
             chosen = named or system in {run.plain_system, run.guided_system, "greedy"}

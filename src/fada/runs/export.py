@@ -4,7 +4,7 @@ A CTC model comes with targets and a tuned decoder; ``fada transcribe FOLDER`` t
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,15 +12,16 @@ import numpy as np
 
 from fada._version import __version__
 from fada.common.files import write_text
-from fada.data.splits import LineSources
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
+from fada.evaluation.predictions import PREDICTIONS, Systems
 from fada.evaluation.table import markdown_table
 from fada.runs.run import Run, load_run
 from fada.text.characters import natural_key
+from fada.tuning.decode import decode_systems
 from fada.tuning.grid import LANGUAGE, PRIOR, descend, with_domain_lm
 from fada.tuning.overlap import refuse_overlap
 from fada.tuning.trials import Trials
@@ -62,7 +63,9 @@ def export(
     order: int = 6,
     beam: int = 10,
 ) -> Path:
-    """Write the model of a finished run; of a CTC recogniser, with a decoder tuned on its validation lines.
+    """Write the model of a finished run with the weights that ``fada tune`` found for it.
+
+    A CTC recogniser that was not tuned comes with a decoder tuned here, on its validation lines, with a language model.
 
     Args:
         run_folder: as ``fada train`` wrote it.
@@ -71,36 +74,46 @@ def export(
         licence: of the model, which follows from that of its data.
         credits_file: Markdown with the attribution that the data ask for; it becomes part of the card.
         data: where the training lines are now, if not where the run found them.
-        order: of the character language model of a CTC recogniser, trained on the run's training text.
+        order: of the character language model, trained on the run's training text, if the run was not tuned.
         beam: of its tuned decoder.
     """
-    run, out = load_run(run_folder), Path(out)
-    if not (run.folder / "predictions.parquet").is_file():
+    run, out = load_run(run_folder, data), Path(out)
+    config = run.config
+    if not run.has(PREDICTIONS):
         raise FadaError(f"{run.folder}: no predictions, so no model that has finished training.")
     if out.exists() and any(out.iterdir()):
         raise FadaError(f"{out} is not empty. Choose another folder, or delete it.")
-    about = Path(credits_file).read_text(encoding="utf-8").strip() if credits_file else run.config.get("citation") or ""
-    licence = licence or run.config.get("licence")
-    has_emissions = (run.folder / "emissions").is_dir()
-    decoder = _tuned_decoder(run, data, order, beam) if has_emissions else None
+    about = Path(credits_file).read_text(encoding="utf-8").strip() if credits_file else config.get("citation") or ""
+    licence = licence or config.get("licence")
+    decoder = _decoder(run, order, beam)
     recognizer = run.recognizer
     recognizer.model.half()
     recognizer.save_pretrained(out)
-    errors = _errors_of_predictions(run) if decoder is None else _errors_with(decoder, run)
+    errors = _errors(run, decoder)
     if decoder is not None:
         decoder.save(out)
     write_text(out / "README.md", _card(run, errors, title or run.folder.name, licence, about))
     return out
 
 
-def _tuned_decoder(run: Run, data: str | None, order: int, beam: int) -> Decoder:
-    texts = LineSources.of_run(run.config["settings"], run.folder, data).read().training_texts()
-    knowledge = Knowledge.from_texts(texts, run.targets, order=order, smoothing="kneser-ney")
-    validation = run.emissions("validation")
-    refuse_overlap(validation, run.emissions("test"))
-    trials = Trials(BeamSearch(validation, knowledge, None))
-    weights = descend(trials, with_domain_lm(Weights(beam=beam)), LANGUAGE | PRIOR, "tuning the decoder")
+def _decoder(run: Run, order: int, beam: int) -> Decoder | None:
+    """What ``fada tune`` found for the run; else, of a CTC recogniser, a decoder tuned with a language model."""
+    if run.tuned is not None:
+        order, share = run.tuned.lm_order, run.tuned.lm_share
+        if run.tuned.weights.lm == "none":
+            return Decoder(run.tuned, run.knowledge)
+        return Decoder(run.tuned, Knowledge.from_texts(_texts(run), run.targets, order=order, share=share))
+    if not run.has("emissions"):
+        return None
+    knowledge = Knowledge.from_texts(_texts(run), run.targets, order=order, smoothing="kneser-ney")
+    validation = run.search("validation", knowledge)
+    refuse_overlap(validation, run.search("test", knowledge))
+    weights = descend(Trials(validation), with_domain_lm(Weights(beam=beam)), LANGUAGE | PRIOR, "tuning the decoder")
     return Decoder(Tuned(weights=weights, lm_order=order, lm_share=knowledge.lm_share), knowledge)
+
+
+def _texts(run: Run) -> dict[str, list[str]]:
+    return run.splits.training_texts()
 
 
 def _card(run: Run, errors: Sequence[str], title: str, licence: str | None, about: str) -> str:
@@ -134,44 +147,35 @@ def _card(run: Run, errors: Sequence[str], title: str, licence: str | None, abou
     )
 
 
-def _errors_with(decoder: Decoder, run: Run) -> list[str]:
-    search = BeamSearch(run.emissions("test"), decoder.knowledge, None)
-    systems = {
-        "beam search, network alone": search.choose(Weights(beam=run.config["settings"]["beam_size"])),
-        "with the decoder of this folder": search.choose(decoder.tuned.weights),
-        "... without being told the domain": _without_domains(run, decoder),
-    }
+def _errors(run: Run, decoder: Decoder | None) -> list[str]:
+    """CER of the test lines, per domain: with the decoder of the folder and without, or as the training found it."""
+    if decoder is None:
+        told = f"CER in percent on {len(run.predictions.ids)} lines that were not trained on."
+        return [told, "", *_error_rows(run.predictions)]
+    search = run.search("test", decoder.knowledge)
+    beam = Weights(beam=run.config["settings"]["beam_size"])
+    systems = decode_systems(
+        search, {"beam search, network alone": beam, "with the decoder of this folder": decoder.tuned.weights}
+    )
+    if isinstance(search, BeamSearch):
+        unknown = BeamSearch(replace(search.emissions, domains=None), decoder.knowledge)
+        found = decode_systems(unknown, {"... without being told the domain": decoder.tuned.weights})
+        systems = systems.adding(next(iter(found.values())))
     lines = run.config["lines"]
     told = (
         f"CER in percent on {lines['test']} test lines, pages that were not trained on. The decoder's weights were "
         f"chosen on {lines['validation']} validation lines."
     )
-    return [told, "", *_error_rows([str(d) for d in search.domains], list(search.references or ()), systems)]
+    return [told, "", *_error_rows(systems)]
 
 
-def _errors_of_predictions(run: Run) -> list[str]:
-    rows = run.predictions.to_pylist()
-    systems = {
-        name: [row for row in rows if row["system"] == name] for name in dict.fromkeys(r["system"] for r in rows)
-    }
-    first = next(iter(systems.values()))
-    texts = {name: [row["hypothesis"] for row in chosen] for name, chosen in systems.items()}
-    told = f"CER in percent on {len(first)} lines that were not trained on."
-    return [told, "", *_error_rows([str(r["domain"]) for r in first], [r["reference"] for r in first], texts)]
-
-
-def _without_domains(run: Run, decoder: Decoder) -> list[str]:
-    return BeamSearch(replace(run.emissions("test"), domains=None), decoder.knowledge, None).choose(
-        decoder.tuned.weights
-    )
-
-
-def _error_rows(domain_of: Sequence[str], references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> list[str]:
+def _error_rows(systems: Systems) -> list[str]:
     """A Markdown table: CER of every system per domain and overall."""
+    domain_of = [str(domain) for domain in systems.domains or [None] * len(systems.ids)]
     domains = sorted(set(domain_of), key=natural_key)
     rows = []
-    for name, texts in systems.items():
-        scores = score_lines(references, texts)
+    for name, texts in systems.systems.items():
+        scores = score_lines(systems.references, texts)
         cells = []
         for domain in [*domains, None]:
             inside = [domain in (None, found) for found in domain_of]

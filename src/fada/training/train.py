@@ -26,8 +26,9 @@ from fada.common.processes import wait_for_all
 from fada.common.say import is_shown, show_records
 from fada.data.augment import Augment
 from fada.data.splits import Splits
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import Systems
+from fada.evaluation.predictions import GREEDY_SETTINGS, Systems, line_columns
 from fada.models import registry
 from fada.models.ctc import CTCRecognizer
 from fada.models.recognizer import Recognizer
@@ -176,10 +177,11 @@ def _report(
             beams = read_texts(recognizer, data[reported], num_beams=settings.beam_size)
             systems[f"beam{settings.beam_size}"] = beams
     far = {name: distances_from_targets(lines, texts, targets, settings.distance) for name, texts in systems.items()}
-    references = [str(line.text) for line in lines]
-    Systems([line.id for line in lines], references, systems, {"domain": [line.domain for line in lines]}).save(
-        out / "predictions.parquet", {"log_prob": log_probs, "distance": far, "score": log_probs}
-    )
+    scores: dict[str, dict[str, list[float]]] = {name: {"distance": found} for name, found in far.items()}
+    for name, found in log_probs.items():
+        scores[name] |= {"log_prob": found, "score": found}
+    weights = {f"beam{settings.beam_size}": Weights(beam=settings.beam_size).model_dump(), "greedy": GREEDY_SETTINGS}
+    Systems(line_columns(lines), systems, weights, scores).save(out / "predictions.parquet")
     final = {name: score_texts(lines, texts, targets, settings.distance) for name, texts in systems.items()}
     best_epoch = min(trainer.history, key=lambda entry: entry["validation"]["cer"])
     write_json(

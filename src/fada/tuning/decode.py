@@ -1,15 +1,18 @@
 """Named decodings of the same lines: the one place that assembles them for evaluation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from fada.data.columns import LineColumns
 from fada.decoding.emissions import Emissions, with_references
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
 from fada.decoding.search import BeamSearch, Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import Systems
+from fada.evaluation.predictions import GREEDY_SETTINGS, SCORE_COLUMNS, Predictions, Systems
 from fada.tuning.grid import PLAIN
 from fada.tuning.overlap import refuse_seen
 from fada.tuning.tuned import PathLike, Tuned
@@ -37,16 +40,52 @@ def open_search(
     return BeamSearch(emissions if lines is None else with_references(emissions, lines), knowledge, threads)
 
 
-def decode_systems(search: Search, named: Mapping[str, Weights | None], source: str = "") -> Systems:
-    """Every named decoding of the lines of a search; None is the cheapest search."""
+def decode_systems(
+    search: Search, named: Mapping[str, Weights | None], source: str = "", lines: LineColumns | None = None
+) -> Systems:
+    """Every named decoding of the lines of a search; None is the cheapest search.
+
+    Args:
+        lines: what is known of the lines, if it is more than the search knows.
+    """
     if search.references is None:
         raise FadaError(
             f"{source or 'search'}: no references are stored with these lines, so there is nothing to compare with. "
             "Give the lines with --lines."
         )
-    texts = {name: search.greedy() if weights is None else search.choose(weights) for name, weights in named.items()}
-    columns: dict[str, list[str | None]] = {"domain": search.domains} if any(search.domains) else {}
-    return Systems(list(search.ids), list(search.references), texts, columns, source)
+    lines = lines or lines_of(search)
+    read = [
+        Predictions(name, lines, search.greedy(), GREEDY_SETTINGS)
+        if weights is None
+        else predictions_of(name, lines, weights, search.hypotheses(weights))
+        for name, weights in named.items()
+    ]
+    return Systems(
+        lines,
+        {found.name: found.hypotheses for found in read},
+        {found.name: found.settings for found in read},
+        {found.name: found.scores for found in read},
+        source,
+    )
+
+
+def lines_of(search: Search) -> LineColumns:
+    """What a search knows of its lines."""
+    domains = search.domains if any(search.domains) else None
+    return LineColumns(list(search.ids), None if search.references is None else list(search.references), domains)
+
+
+def predictions_of(
+    name: str, lines: LineColumns, weights: Weights, hypotheses: Sequence[Hypothesis], **about: Any
+) -> Predictions:
+    """One decoding with its weights and the parts of its score; `about` is kept with the weights."""
+    parts = {part: [_number(getattr(found, part)) for found in hypotheses] for part in SCORE_COLUMNS}
+    known = {part: values for part, values in parts.items() if any(value is not None for value in values)}
+    return Predictions(name, lines, [found.text for found in hypotheses], {**weights.model_dump(), **about}, known)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "") -> Systems:

@@ -38,6 +38,7 @@ class Grid:
     def of(
         cls,
         *,
+        lam: Sequence[float] = (),
         scale: Sequence[float] = (),
         distance: Sequence[str] = (),
         beam: Sequence[int] = (),
@@ -46,7 +47,10 @@ class Grid:
         """The default grid (or the paper's) with what is given in place of its own."""
         base = PAPER if paper else DEFAULT
         return cls(
-            scale=tuple(scale) or base.scale, distance=tuple(distance) or base.distance, beam=tuple(beam) or base.beam
+            lam=tuple(lam) or base.lam,
+            scale=tuple(scale) or base.scale,
+            distance=tuple(distance) or base.distance,
+            beam=tuple(beam) or base.beam,
         )
 
     def at_edge(self, weights: Weights) -> list[str]:

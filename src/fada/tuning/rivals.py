@@ -6,7 +6,7 @@ are tested against plain beam search on the same lines. If a rival is better tha
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fada.decoding.search import Search
@@ -14,7 +14,7 @@ from fada.decoding.weights import Weights
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
 from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
-from fada.tuning.decode import BEAM, GREEDY, decode_systems
+from fada.tuning.decode import BEAM, GREEDY, decode_systems, lines_of
 from fada.tuning.grid import PLAIN, Grid, guidance_grid, lm_grid, prior_grid
 from fada.tuning.overlap import refuse_overlap
 from fada.tuning.trials import Trials
@@ -89,9 +89,10 @@ def compare_rivals(
     refuse_overlap(validation, test)
     trials = Trials(validation, normalization=scoring.normalization, store=store)
     rivals = {rival.name: rival for rival in tune_rivals(trials, grid)}
-    systems = decode_systems(test, {name: rival.weights for name, rival in rivals.items()}, "test lines")
+    lines = lines_of(test)
     if clusters is not None:
-        systems.columns["cluster"] = list(clusters)
+        lines = replace(lines, extra={"cluster": list(clusters)})
+    systems = decode_systems(test, {name: rival.weights for name, rival in rivals.items()}, "test lines", lines)
     result = evaluate_systems(systems, BEAM, scoring, clusters=None if clusters is None else "cluster")
     return RivalsTable(rivals, systems, result, round(time.monotonic() - started, 3))
 

@@ -1,0 +1,398 @@
+"""References and hypotheses from the files that people have.
+
+A run folder; a table (parquet, CSV, TSV, JSONL), either *wide*, one column per system, or *long*, one row per line and
+system with a column ``system``; or the references and the hypotheses of one system or several, each a text file, a
+table, or ALTO and PAGE files.
+
+Lines of two sources are paired by their ids. Where the ids share nothing they are paired by their order, or, if that
+makes no sense, by their text; and where the sources are divided into lines differently, whole pages are compared. What
+was done is told in :attr:`Systems.note`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rapidfuzz import process
+from rapidfuzz.distance import Levenshtein
+
+from fada.common import tables
+from fada.common.tables import read_columns
+from fada.data.columns import LineColumns
+from fada.data.domains import domain_name
+from fada.data.reading import COLUMN_NAMES
+from fada.data.source import read_lines
+from fada.errors import FadaError
+from fada.evaluation.predictions import PREDICTIONS, SCORE_COLUMNS, PathLike, Systems, page_of, stored_settings
+
+REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
+HYPOTHESIS_COLUMNS = ("hypothesis", "prediction", "predicted", "recognized", "ocr", "htr", "hyp")
+ID_COLUMNS = ("id", "line_id", "utterance_id")
+_ALIKE = 0.5
+"""Lines that differ in more than this share of their characters are not the same line."""
+_PAIRS = 4_000_000  # distances computed at most to pair lines by their text
+
+
+def read_systems(
+    source: PathLike,
+    *hypotheses: PathLike,
+    reference_column: str | None = None,
+    hypothesis_columns: Sequence[str] = (),
+    domain_column: str | None = None,
+    systems: Sequence[str] = (),
+    split: str | None = None,
+    pages: bool = False,
+) -> Systems:
+    """Read references and hypotheses; see the module for what a source can be.
+
+    Args:
+        source: everything, or the references alone if `hypotheses` are given.
+        hypotheses: of one system each, named after its file.
+        reference_column, hypothesis_columns, domain_column: names of columns; the usual ones are recognised. Several
+            hypothesis columns are several systems, named after the columns.
+        systems: only these systems.
+        split: only the rows whose column ``split`` has this value.
+        pages: compare whole pages, also where the lines could be paired.
+    """
+    columns = _Columns(reference_column, tuple(hypothesis_columns), domain_column, split)
+    path = Path(source)
+    for each in (path, *map(Path, hypotheses)):
+        if not each.exists():
+            raise FadaError(f"{each}: no such file or folder.")
+    if hypotheses:
+        found = _from_several(path, [Path(each) for each in hypotheses], columns, pages)
+    else:
+        file = path / PREDICTIONS if path.is_dir() else path
+        if not file.is_file():
+            raise FadaError(
+                f"{path}: no predictions.parquet in this folder, so it is not a run folder. "
+                "To compare two folders of ALTO or PAGE files give both: references first, hypotheses second."
+            )
+        if file.suffix.lower() not in tables.SUFFIXES:
+            raise FadaError(
+                f"{file}: not a table ({', '.join(sorted(tables.SUFFIXES))}). "
+                "For text files and XML give two: references first, hypotheses second."
+            )
+        found = _from_table(file, columns)
+    found = found.only(systems)
+    if not found.ids:
+        raise FadaError(f"{found.source}: no line with both a reference and a hypothesis, nothing to evaluate.")
+    return found
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns that were named, and the split."""
+
+    reference: str | None
+    hypothesis: tuple[str, ...]
+    domain: str | None
+    split: str | None
+
+
+# ----------------------------------------------------------------------------------------------------------- tables
+
+
+def _from_table(file: Path, named: _Columns) -> Systems:
+    columns = _rows_of_split(read_columns(file), named.split, file)
+    reference = _pick(columns, named.reference, REFERENCE_COLUMNS, "reference", file)
+    domain = _pick(columns, named.domain, COLUMN_NAMES["domain"], "domain", file, optional=True)
+    identity = _pick(columns, None, ID_COLUMNS, "id", file, optional=True)
+    chosen = list(named.hypothesis) or [_pick(columns, None, HYPOTHESIS_COLUMNS, "hypothesis", file)]
+    for name in chosen:
+        _pick(columns, name, (), "hypothesis", file)
+    total = len(columns[reference])
+    ids = [str(value) for value in columns[identity]] if identity else [str(i + 1) for i in range(total)]
+    kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *SCORE_COLUMNS}]
+    others = {"domain" if name == domain else name: _labels(columns[name]) for name in kept}
+    if "system" not in columns:
+        texts = {name: columns[name] for name in chosen}
+        return _complete(ids, columns[reference], texts, others, str(file))
+    if len(chosen) > 1:
+        raise FadaError(f"{file}: a column 'system' and {len(chosen)} hypothesis columns, expected one with it.")
+    return _from_long(file, ids, reference, chosen[0], columns, others)
+
+
+def _from_long(
+    file: Path,
+    ids: Sequence[str],
+    reference: str,
+    hypothesis: str,
+    columns: Mapping[str, list[Any]],
+    others: Mapping[str, list[str | None]],
+) -> Systems:
+    """Turn one row per line and system into one row per line."""
+    references, hypotheses = columns[reference], columns[hypothesis]
+    lines: dict[str, int] = {}
+    rows: dict[str, dict[str, int]] = {}
+    for row, (line, name) in enumerate(zip(ids, columns["system"], strict=True)):
+        first = lines.setdefault(line, row)
+        if references[first] != references[row]:
+            raise FadaError(f"{file}: the line {line!r} has two different references, expected one for all systems.")
+        system = rows.setdefault(str(name), {})
+        if line in system:
+            raise FadaError(f"{file}: the line {line!r} stands twice for system {name!r}; ids must be unique.")
+        system[line] = row
+    found = _complete(
+        list(lines),
+        [references[row] for row in lines.values()],
+        {name: [hypotheses[of[line]] if line in of else None for line in lines] for name, of in rows.items()},
+        {name: [values[row] for row in lines.values()] for name, values in others.items()},
+        str(file),
+    )
+    parts = [name for name in SCORE_COLUMNS if name in columns]
+    scores = {
+        system: {part: [columns[part][of[line]] for line in found.ids] for part in parts} for system, of in rows.items()
+    }
+    settings = stored_settings(file) if file.suffix.lower() == ".parquet" else {}
+    return replace(found, scores=scores, settings=settings)
+
+
+def _complete(
+    ids: Sequence[str],
+    references: Sequence[Any],
+    systems: Mapping[str, Sequence[Any]],
+    columns: Mapping[str, Sequence[str | None]],
+    source: str,
+) -> Systems:
+    """Keep the lines that have a reference and a hypothesis of every system."""
+    rows = [
+        i
+        for i in range(len(ids))
+        if references[i] is not None and all(texts[i] is not None for texts in systems.values())
+    ]
+    kept = {name: [values[i] for i in rows] for name, values in columns.items()}
+    try:
+        lines = LineColumns([ids[i] for i in rows], [str(references[i]) for i in rows], kept.pop("domain", None), kept)
+    except FadaError as error:
+        raise FadaError(f"{source}: {error}") from None
+    texts = {name: [str(texts[i]) for i in rows] for name, texts in systems.items()}
+    return Systems(lines, texts, source=source, left_out=len(ids) - len(rows))
+
+
+def _rows_of_split(columns: dict[str, list[Any]], split: str | None, file: Path) -> dict[str, list[Any]]:
+    if split is None:
+        return columns
+    if "split" not in columns:
+        raise FadaError(f"{file}: no column 'split', so the split {split!r} cannot be chosen.")
+    rows = [i for i, value in enumerate(columns["split"]) if value == split]
+    return {name: [values[i] for i in rows] for name, values in columns.items()}
+
+
+def _pick(
+    columns: Mapping[str, Any],
+    wanted: str | None,
+    usual: Sequence[str],
+    role: str,
+    file: Path,
+    optional: bool = False,
+) -> str:
+    """The name of the column for a role; empty if there is none and none is needed."""
+    if wanted is not None:
+        if wanted not in columns:
+            raise FadaError(f"{file}: no column {wanted!r}, expected one of {', '.join(columns)}.")
+        return wanted
+    found = next((name for name in usual if name in columns), "")
+    if not found and not optional:
+        raise FadaError(
+            f"{file}: no {role} column among {', '.join(columns) or 'nothing'}; expected one of {', '.join(usual)}. "
+            f"Name it with --{role}-column."
+        )
+    return found
+
+
+def _labels(values: Iterable[Any]) -> list[str | None]:
+    return [domain_name(value) for value in values]
+
+
+# --------------------------------------------------------------------------------------- references and their rivals
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One line of a source, or all lines of a page."""
+
+    id: str
+    text: str | None
+    domain: str | None
+    page: str | None
+    extra: Mapping[str, Any]
+
+
+def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns, pages: bool) -> Systems:
+    source = f"{references} and {', '.join(map(str, hypotheses))}"
+    if len(named.hypothesis) > 1:
+        raise FadaError(
+            f"{source}: {len(named.hypothesis)} hypothesis columns, expected one where the references stand alone. "
+            "For several systems give one table with references and hypotheses, or a file for each."
+        )
+    every = [references, *hypotheses]
+    plain = all(_is_plain_text(path) for path in every)
+    _refuse_columns([references], {"--reference-column": named.reference})
+    _refuse_columns(hypotheses, {"--hypothesis-column": named.hypothesis})
+    _refuse_columns(every, {"--domain-column": named.domain, "--split": plain and named.split})
+    expected = _read(references, named.reference, named)
+    read = {
+        name: _read(path, next(iter(named.hypothesis), None), named)
+        for name, path in zip(_names(hypotheses), hypotheses, strict=True)
+    }
+    notes = []
+    if not pages and (apart := [name for name, found in read.items() if _is_divided_otherwise(expected, found)]):
+        pages = True
+        notes.append(
+            f"{', '.join(apart)}: divided into other lines than the references ({len(read[apart[0]])} and "
+            f"{len(expected)}, ids share nothing), so whole pages are compared."
+        )
+    if pages:
+        expected, read = _pages(expected), {name: _pages(found) for name, found in read.items()}
+    paired: dict[str, dict[int, _Text]] = {}
+    unpaired = 0
+    for (name, found), path in zip(read.items(), hypotheses, strict=True):
+        paired[name], how = _paired(expected, found, (references, path), pages, plain)
+        unpaired += len(found) - len(paired[name])
+        notes += [how] if how else []
+    shared = [i for i in range(len(expected)) if all(i in of for of in paired.values())]
+    lines = [expected[i] for i in shared]
+    first = next(iter(paired.values()))
+    extra = {name for line in lines for name, value in line.extra.items() if isinstance(value, str | int)} - {"page"}
+    columns = {
+        "domain": [line.domain or first[i].domain for i, line in zip(shared, lines, strict=True)],
+        **{key: _labels(line.extra.get(key) for line in lines) for key in sorted(extra)},
+        "page": [line.page for line in lines],
+    }
+    complete = _complete(
+        [line.id for line in lines],
+        [line.text for line in lines],
+        {name: [of[i].text for i in shared] for name, of in paired.items()},
+        {name: values for name, values in columns.items() if any(value is not None for value in values)},
+        source,
+    )
+    left_out = complete.left_out + len(expected) - len(shared) + unpaired
+    return replace(complete, left_out=left_out, note=" ".join(notes))
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Names of systems: of their files without ending, of their folders where those are the same."""
+    for names in ([path.stem for path in paths], [path.parent.name for path in paths], [str(path) for path in paths]):
+        if len(set(names)) == len(names) and all(names):
+            return names
+    raise FadaError(f"{paths[0]}: the same hypotheses are given twice.")
+
+
+def _read(path: Path, text_column: str | None, named: _Columns) -> list[_Text]:
+    if _is_plain_text(path):
+        return [_Text(str(i), text, None, path.stem, {}) for i, text in enumerate(_text_lines(path), 1)]
+    if path.is_dir() and (files := _text_pages(path)):
+        return [
+            _Text(f"{file.name}#{i}", text, None, _stem(file), {})
+            for file in files
+            for i, text in enumerate(_text_lines(file), 1)
+        ]
+    lines = read_lines(path, text_column=text_column, domain_column=named.domain, split=named.split)
+    return [_Text(line.id, line.text, line.domain, page_of(line), line.extra) for line in lines.without_media()]
+
+
+def _pages(lines: Sequence[_Text]) -> list[_Text]:
+    """One text for each page: its lines in their order, with a space between."""
+    pages: dict[str, list[_Text]] = {}
+    for line in lines:
+        pages.setdefault(_stem(Path(line.page or "")), []).append(line)
+    return [
+        _Text(page, " ".join(line.text or "" for line in of), next((x.domain for x in of if x.domain), None), page, {})
+        for page, of in pages.items()
+    ]
+
+
+def _is_divided_otherwise(expected: Sequence[_Text], found: Sequence[_Text]) -> bool:
+    """Whether two sources of pages differ in their numbers of lines and share no id."""
+    if len(expected) == len(found) or {line.id for line in expected} & {line.id for line in found}:
+        return False
+    names = [{_stem(Path(line.page or "")) for line in side} for side in (expected, found)]
+    return bool(names[0] & names[1]) or (len(names[0]) == len(names[1]) == 1)
+
+
+def _paired(
+    expected: Sequence[_Text], found: Sequence[_Text], what: tuple[Path, Path], pages: bool, plain: bool
+) -> tuple[dict[int, _Text], str]:
+    """The hypothesis of each reference, by its place, and how they were paired where it was not by id."""
+    if plain and not pages:
+        if len(expected) != len(found):
+            raise FadaError(
+                f"{what[0]} has {len(expected)} lines, {what[1]} has {len(found)}: line n of one must be line n of the "
+                "other; an empty line stands for nothing recognised. To compare the whole texts add --pages."
+            )
+        return dict(enumerate(found)), ""
+    by_id = {line.id: line for line in found}
+    shared = {i: by_id[line.id] for i, line in enumerate(expected) if line.id in by_id}
+    if shared:
+        return shared, ""
+    if pages and len(expected) == len(found) == 1:
+        return {0: found[0]}, ""
+    both = f"{what[0]} and {what[1]}"
+    if len(expected) != len(found):
+        first = [side[0].id if side else "none" for side in (expected, found)]
+        raise FadaError(
+            f"{both} share no {'page' if pages else 'line id'} (first: {first[0]!r} and {first[1]!r}), and their "
+            f"numbers differ ({len(expected)} and {len(found)}). The lines of both must carry the same ids, files the "
+            "same names."
+        )
+    by_order = dict(enumerate(found)), f"{both}: the ids share nothing, so lines are paired by their order."
+    if _unlike(expected, found) <= _ALIKE or len(expected) ** 2 > _PAIRS:
+        return by_order
+    moved = [found[place] for place in _by_text(expected, found)]
+    if _unlike(expected, moved) > _ALIKE:
+        return by_order
+    told = f"{both}: the ids share nothing and the order differs, so lines are paired by their text."
+    return dict(enumerate(moved)), told
+
+
+def _unlike(expected: Sequence[_Text], found: Sequence[_Text]) -> float:
+    """The mean share of characters in which lines in the same place differ."""
+    pairs = zip(expected, found, strict=True)
+    return float(np.mean([Levenshtein.normalized_distance(a.text or "", b.text or "") for a, b in pairs]))
+
+
+def _by_text(expected: Sequence[_Text], found: Sequence[_Text]) -> list[int]:
+    """For each reference its hypothesis, with the smallest sum of edit distances; every line is used once."""
+    from scipy.optimize import linear_sum_assignment
+
+    texts = [[line.text or "" for line in side] for side in (expected, found)]
+    costs = process.cdist(*texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
+    return linear_sum_assignment(costs)[1].tolist()
+
+
+def _refuse_columns(files: Sequence[Path], options: Mapping[str, Any]) -> None:
+    """Refuse options that name columns where none of the files is a table."""
+    given = [option for option, value in options.items() if value]
+    if given and all(file.is_file() and file.suffix.lower() not in tables.SUFFIXES for file in files):
+        raise FadaError(
+            f"{', '.join(given)}: {files[0]} is not a table and has no columns. Leave it out, or give a table."
+        )
+
+
+def _is_plain_text(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() not in tables.SUFFIXES | {".xml", ".alto", ".page"}
+
+
+def _text_pages(folder: Path) -> list[Path]:
+    """The text files of a folder that holds nothing else one could read lines from."""
+    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    return sorted(files) if files and all(path.suffix.lower() == ".txt" for path in files) else []
+
+
+def _stem(path: Path) -> str:
+    """The name of a page without its endings: ``p1.gt.txt``, ``p1.alto.xml`` and ``p1.xml`` are the same page."""
+    name = path.name
+    for ending in (".txt", ".xml", ".gt", ".alto", ".page"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _text_lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise FadaError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
+    return lines[:-1] if lines[-1] == "" else lines

@@ -1,0 +1,109 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.errors import FadaError
+from fada.evaluation.sources import read_systems
+
+TEXTS = ["in principio erat uerbum", "et uerbum erat apud deum", "et deus erat uerbum", "hoc erat in principio"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)], catch_exceptions=False)
+
+
+def page(path, texts, ids="l"):
+    """A PAGE file with one line for each text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(
+        f'<TextLine id="{ids}{i}"><Coords points="0,{i} 9,{i} 9,{i + 1} 0,{i + 1}"/>'
+        f"<TextEquiv><Unicode>{text}</Unicode></TextEquiv></TextLine>"
+        for i, text in enumerate(texts)
+    )
+    namespace = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
+    path.write_text(
+        f'<?xml version="1.0" encoding="UTF-8"?><PcGts xmlns="{namespace}"><Page imageFilename="p.png" '
+        f'imageWidth="10" imageHeight="10"><TextRegion id="r"><Coords points="0,0 9,0 9,9 0,9"/>{lines}'
+        "</TextRegion></Page></PcGts>",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_lines_whose_ids_share_nothing_are_paired_by_order_and_it_is_said(tmp_path):
+    gold = page(tmp_path / "gold.xml", TEXTS)
+    systems = read_systems(gold, page(tmp_path / "other.xml", TEXTS, ids="line_"))
+    assert systems.systems == {"other": TEXTS}
+    assert "paired by their order" in systems.note
+    told = run(gold, tmp_path / "other.xml")
+    assert "paired by their order" in told.stderr
+    assert "paired by their order" in json.loads(run(gold, tmp_path / "other.xml", "--json").stdout)["note"]
+
+
+def test_lines_in_another_order_are_paired_by_their_text(tmp_path):
+    read = [text.replace("u", "v") for text in TEXTS]
+    gold = page(tmp_path / "gold.xml", TEXTS)
+    systems = read_systems(gold, page(tmp_path / "other.xml", read[::-1], ids="line_"))
+    assert systems.systems == {"other": read}
+    assert "paired by their text" in systems.note
+
+
+@pytest.mark.parametrize("ending", ["txt", "xml"])
+def test_pages_divided_into_other_lines_are_compared_as_a_whole(tmp_path, ending):
+    gold = page(tmp_path / "gold" / "p1.xml", TEXTS).parent
+    page(gold / "p2.xml", TEXTS[:2])
+    joined = {"p1": [" ".join(TEXTS[:2]), " ".join(TEXTS[2:])], "p2": [" ".join(TEXTS[:2])]}
+    (tmp_path / "ocr").mkdir()
+    for name, texts in joined.items():
+        if ending == "txt":
+            (tmp_path / "ocr" / f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+        else:
+            page(tmp_path / "ocr" / f"{name}.xml", texts, ids=f"{name}-x")
+    systems = read_systems(gold, tmp_path / "ocr")
+    assert "whole pages are compared" in systems.note
+    assert systems.ids == ["p1", "p2"]
+    assert systems.systems["ocr"] == systems.references
+    assert json.loads(run(gold, tmp_path / "ocr", "--json").stdout)["evaluations"]["ocr"]["cer"] == 0
+
+
+def test_whole_texts_are_compared_on_request(tmp_path):
+    (tmp_path / "gt.txt").write_text("abc def\nghi\n", encoding="utf-8")
+    (tmp_path / "ocr.txt").write_text("abc\ndef ghi\nx\n", encoding="utf-8")
+    with pytest.raises(FadaError, match="To compare the whole texts add --pages"):
+        run(tmp_path / "gt.txt", tmp_path / "ocr.txt")
+    (found,) = json.loads(run(tmp_path / "gt.txt", tmp_path / "ocr.txt", "--pages", "--json").stdout)[
+        "evaluations"
+    ].values()
+    assert (found["lines"], found["insertions"], found["substitutions"]) == (1, 2, 0)
+
+
+def test_several_systems_are_tested_against_the_first(tmp_path):
+    rows = "".join(f"{i}\t{text}\n" for i, text in enumerate(TEXTS))
+    for name, text in {"ref": rows, "a": rows.replace("u", "v"), "b": rows.replace("erat", "crat")}.items():
+        (tmp_path / f"{name}.tsv").write_text("id\ttext\n" + text, encoding="utf-8")
+    value = json.loads(run(*(tmp_path / f"{name}.tsv" for name in ("ref", "a", "b")), "--json").stdout)
+    assert list(value["evaluations"]) == ["a", "b"]
+    assert list(value["comparisons"]) == ["b"]
+
+
+def test_equivalences_of_a_table_are_forgiven(tmp_path):
+    (tmp_path / "gt.txt").write_text("ſed ꝑdidit ¶ uerbum\n", encoding="utf-8")
+    (tmp_path / "ocr.txt").write_text("sed perdidit uerbum\n", encoding="utf-8")
+    (tmp_path / "same.txt").write_text("# medieval\nſ s\nꝑ=per\n¶\n", encoding="utf-8")
+    files = [tmp_path / "gt.txt", tmp_path / "ocr.txt"]
+    options = ["--equivalences", tmp_path / "same.txt", "--normalization", "spaces", "--json"]
+    (found,) = json.loads(run(*files, *options).stdout)["evaluations"].values()
+    assert found["cer"] == 0
+    assert found["normalization"] == ["spaces", "ſ=s", "ꝑ=per", "¶="]
+    (found,) = json.loads(run(*files, "--normalization", "ſ=s", "--json").stdout)["evaluations"].values()
+    assert found["substitutions"] + found["insertions"] + found["deletions"] == 5
+
+
+def test_a_model_that_does_not_read_yet_is_called_that(tmp_path):
+    (tmp_path / "t.csv").write_text("reference,a,b\nabcdefgh,xxxxxxxx,abxxxxxx\n", encoding="utf-8")
+    columns = ["--hypothesis-column", "a", "--hypothesis-column", "b"]
+    assert "No system reads yet: the lowest CER is 75.0 %" in run(tmp_path / "t.csv", *columns).stderr
+    (tmp_path / "t.csv").write_text("reference,a,b\nabcdefgh,xxxxxxxx,abcdefgx\n", encoding="utf-8")
+    assert "reads yet" not in run(tmp_path / "t.csv", *columns).stderr
