@@ -29,7 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained and tuned run."""
     folder = tmp_path_factory.mktemp("run")
     image_folder(folder / "lines")
-    fada("train", folder / "lines", "--model", "crnn:tiny", "--lam", 1, "--epochs", 2, "--out", folder / "run")
+    settings = ["--model", "crnn:tiny", "--lam", 1, "--epochs", 2, "--batch-size", 8]
+    fada("train", "--data", folder / "lines", *settings, "--out", folder / "run")
     options = ["--lam", 0.3, "--lam", 0.6, "--scale", 100, "--distance", "aligned_w2", "--json"]
     (folder / "tuned.txt").write_text(fada("tune", folder / "run", *options)[0], encoding="utf-8")
     return folder
@@ -49,7 +50,7 @@ def test_tune_puts_its_decoding_of_the_test_lines_into_the_run(folder: Path) -> 
 
 
 def test_the_report_shows_the_tuned_system(folder: Path) -> None:
-    fada("report", folder / "run", "--out", folder / "report.html", "--resamples", 50)
+    fada("report", folder / "run", "--out", folder / "report.html", "--resamples", 50, "--no-images")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert '<th scope="row"><bdi>tuned</bdi>' in page
 

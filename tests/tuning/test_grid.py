@@ -273,7 +273,7 @@ def test_tuned_file_round_trips_and_names_mistakes(tmp_path, tuned):
     for text, message in [
         ('{"lambda": 0.4}', "lambda: Extra inputs are not permitted"),
         ('{"lam": 1.4}', "lam: Input should be less than or equal to 1"),
-        ("{", "not JSON"),
+        ("{", "not readable as JSON"),
     ]:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(FadaError, match=message):

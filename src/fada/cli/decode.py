@@ -33,15 +33,28 @@ def decode(
     targets: Path | None = typer.Option(None, "--targets", help="Target file."),
     domain: str | None = typer.Option(None, "--domain", help="The domain of all lines."),
     domains: Path | None = typer.Option(None, "--domains", help="TSV of id and domain; those of the .npz by default."),
-    lam: float = typer.Option(0.5, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search."),
-    scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance; 1 is the paper."),
-    distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2, aligned_w2, js, kl or w1."),
-    beam: int = typer.Option(5, "--beam", min=1, help="Hypotheses kept in the search."),
+    lines: Path | None = typer.Option(
+        None, "--lines", help="Source of lines that tells the domains by line id, if the .npz does not."
+    ),
+    tuned: Path | None = typer.Option(
+        None, "--tuned", help="Weights found by `fada tune`; what the options below say goes first."
+    ),
+    lm_text: list[str] = typer.Option(
+        [], "--lm-text", help="Training lines of the language model that tuned weights ask for; repeatable."
+    ),
+    lam: float | None = typer.Option(None, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search. [0.5]"),
+    scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
+    distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
+    beam: int | None = typer.Option(None, "--beam", min=1, help="Hypotheses kept in the search. [5]"),
     nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line."),
     lm: Path | None = typer.Option(None, "--lm", help="Character n-gram model: .npz of fada, or ARPA."),
-    lm_weight: float = typer.Option(0.5, "--lm-weight", min=0, help="Weight of the language model."),
-    prior_weight: float = typer.Option(0.0, "--prior-weight", help="Weight of log p_domain - log p_all per character."),
-    length_bonus: float = typer.Option(0.0, "--length-bonus", help="Added to the score for each character."),
+    lm_weight: float | None = typer.Option(None, "--lm-weight", min=0, help="Weight of the language model. [0.5]"),
+    prior_weight: float | None = typer.Option(
+        None, "--prior-weight", help="Weight of log p_domain - log p_all per character. [0]"
+    ),
+    length_bonus: float | None = typer.Option(
+        None, "--length-bonus", help="Added to the score for each character. [0]"
+    ),
     forbidden: str = typer.Option("", "--forbid", "--forbidden", help="Characters that may not be written."),
     allowed: str | None = typer.Option(None, "--allowed", help="The only characters that may be written."),
     alignment: bool = typer.Option(False, "--alignment", help="Frames and confidence of each character (JSONL only)."),
@@ -56,10 +69,13 @@ def decode(
     decoded (NaN, say) is named and gets an empty text without score; the others go on, and the exit code is 1.
     """
     from fada.decoding.ctc import CTCBeamDecoder
-    from fada.decoding.emissions import Emissions, domains_of_lines
+    from fada.decoding.emissions import Emissions, domains_of_lines, with_references
+    from fada.decoding.knowledge import load_knowledge
     from fada.decoding.lm import CharNgram
+    from fada.decoding.weights import LAM, Weights
     from fada.errors import FadaError
     from fada.targets.target_set import TargetSet
+    from fada.tuning.tuned import Tuned
 
     if out is not None and out.suffix not in _WRITERS:
         raise FadaError(f"{out}: unknown ending {out.suffix!r}, expected one of {', '.join(_WRITERS)}.")
@@ -67,24 +83,38 @@ def decode(
         raise FadaError("--alignment needs --out with the ending .jsonl.")
     if targets is None and (domain or domains or prior_weight):
         raise FadaError("a domain or prior correction without --targets has no effect: name the target file.")
+    if lm_text and tuned is None:
+        raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
+    found_weights = Tuned() if tuned is None else Tuned.load(tuned)
+    given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
+    given |= {"prior_weight": prior_weight, "length_bonus": length_bonus}
+    usual = Weights(lam=LAM, lm_weight=0.5) if tuned is None else found_weights.weights
+    weights = usual.model_copy(update={name: value for name, value in given.items() if value is not None})
     data = Emissions.load(emissions, symbols, blank)
+    if lines is not None:
+        data = with_references(data, lines)
     target_set = None if targets is None else TargetSet.load(targets)
     names: Sequence[str | None] = data.domains or [None] * len(data)
     if target_set is not None:
         names = domains_of_lines(data, domain, domains)
     model = None if lm is None else CharNgram.load(lm) if lm.suffix == ".npz" else CharNgram.from_arpa(lm)
+    language = None
+    if weights.lm != "none" and model is None:
+        order, share = found_weights.lm_order, found_weights.lm_share
+        knowledge = load_knowledge(targets, lm_text, order=order, share=share)
+        language = [knowledge.lm_of(weights.lm, name) for name in names]
     decoder = CTCBeamDecoder(
         data.symbols,
         blank=data.blank,
-        beam_size=beam,
-        lam=lam,
-        distance=distance,
-        scale=scale,
+        beam_size=weights.beam,
+        lam=weights.lam,
+        distance=weights.distance,
+        scale=weights.scale,
         lm=model,
-        lm_weight=lm_weight if model is not None else 0.0,
+        lm_weight=weights.lm_weight if model is not None or language else 0.0,
         prior=None if target_set is None else target_set.overall,
-        prior_weight=prior_weight,
-        length_bonus=length_bonus,
+        prior_weight=weights.prior_weight,
+        length_bonus=weights.length_bonus,
         forbidden=forbidden,
         allowed=allowed,
         threads=threads,
@@ -94,6 +124,7 @@ def decode(
     found = decoder.decode_batch(
         data.log_probs,
         targets=chosen,
+        lms=language,
         nbest=nbest,
         alignment=alignment,
         ids=data.ids,
