@@ -559,3 +559,17 @@ def test_the_page_tells_when_and_how_it_was_made(work: Path, tmp_path: Path) -> 
     assert re.search(r"<dt>Made</dt><dd><bdi>20\d\d-\d\d-\d\d \d\d:\d\d", page)
     assert "<dt>Command</dt><dd><bdi>fada report " in page
     assert "my run&#39; --no-images" in page
+
+
+def test_a_run_with_relative_paths_is_reported_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = make_run(project / "runs" / "one", lines=8, images=project / "lines.parquet")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    settings = config.get("settings", config)
+    settings["data"] = ["lines.parquet"]
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    monkeypatch.chdir(elsewhere)
+    assert write_report([folder], resamples=0).images == 8

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from fada._version import __version__
 from fada.common.files import write_text
+from fada.data.splits import READING, LineSources
 from fada.errors import FadaError
 from fada.evaluation.table import FORMATS, write_tables
 from fada.report import images, sections
@@ -34,8 +35,6 @@ from fada.text.characters import sign
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""
 
-# The run's own way of reading, so that lines are read as they were in training.
-_READING = ("text_column", "image_column", "domain_column", "domain_from")
 _LINE_SHARE = 0.55  # of the size, at most, for the texts of the lines; images take what is left
 
 
@@ -208,10 +207,10 @@ def _embed_images(
             continue
         try:
             found = images.collect(
-                data or (run.data_source if run else ""),
+                data or (LineSources(data=run.data_source).found_from(run.folder).data if run else ""),
                 wanted,
                 budget * len(wanted) // sum(map(len, lines.values())),
-                **{column: run.setting(column) for column in _READING if run and run.setting(column)},
+                **{column: run.setting(column) for column in READING if run and run.setting(column)},
             )
         except FadaError as error:
             if data is not None:

@@ -418,12 +418,12 @@ def _drawable_name(name: str) -> str:
 
 
 def _named(symbol: str) -> str:
-    """Punctuation and signs with their Unicode names: a comma and an apostrophe look alike on their own."""
+    """Punctuation, signs and what no font can draw with their Unicode names: a comma looks like an apostrophe."""
     shown = _drawable(symbol)
-    if len(symbol) != 1 or unicodedata.category(symbol)[0] not in "PS":
+    if len(symbol) != 1 or (unicodedata.category(symbol)[0] not in "PS" and shown == visible(symbol)):
         return shown
     name = unicodedata.name(symbol, "").lower()
-    return f"{name if len(name) <= 26 else name[:25] + '…'}  {shown}"
+    return f"{name if len(name) <= 26 else name[:25] + '…'}  {shown}".strip()
 
 
 def _fonts(text: str) -> list[str]:
