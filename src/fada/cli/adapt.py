@@ -1,0 +1,84 @@
+"""`fada adapt`: a model made one's own with a handful of corrected lines."""
+
+from pathlib import Path
+
+import typer
+
+from fada.cli.options import AudioColumn, Encoding, ImageColumn, Images, ReadAs, TextColumn
+from fada.cli.output import echo
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(epilog="Example: `fada adapt french --lines corrected/ --unlabelled pages/ --out mine/`")(adapt)
+
+
+def adapt(
+    model: str = typer.Argument(help="Model folder, run folder, hub name, or a model that comes with fada."),
+    lines: list[str] = typer.Option(..., "--lines", help="Corrected lines (any source of lines); repeatable."),
+    out: Path = typer.Option(..., "--out", "-o", help="Folder of the adapted model."),
+    unlabelled: list[str] = typer.Option(
+        [], "--unlabelled", help="More lines of the manuscript, to tell which to correct next; repeatable."
+    ),
+    replay: list[str] = typer.Option(
+        [], "--replay", help="Lines that the model could read before, so that it forgets nothing; repeatable."
+    ),
+    folds: int = typer.Option(3, min=2, max=10, help="Parts for cross-validation; their models are averaged."),
+    epochs: int = typer.Option(12, min=1, help="Times every line is seen."),
+    learning_rate: float = typer.Option(5e-4, help="At its peak."),
+    seed: int = typer.Option(0, help="Decides everything that is random."),
+    threads: int | None = typer.Option(None, min=1, help="CPU threads."),
+    read_as: ReadAs = None,
+    text_column: TextColumn = None,
+    image_column: ImageColumn = None,
+    audio_column: AudioColumn = None,
+    images: Images = None,
+    encoding: Encoding = None,
+) -> None:
+    """Fine-tune a model on 5 to 100 corrected lines, and tell what that is worth on lines it did not see.
+
+    Every line is read by a model that was trained without it. If that brings nothing, the old model is kept. After an
+    interruption the same command goes on.
+    """
+    import torch
+
+    from fada.data.line import Line, read_lines
+    from fada.training.adapt import AdaptSettings
+    from fada.training.adapt import adapt as run
+
+    if threads:
+        torch.set_num_threads(threads)
+
+    def read(sources: list[str]) -> list[Line]:
+        return [
+            line
+            for source in sources
+            for line in read_lines(
+                source,
+                format=read_as,
+                text_column=text_column,
+                image_column=image_column,
+                audio_column=audio_column,
+                images=images,
+                encoding=encoding,
+            )
+        ]
+
+    corrected = [line for line in read(lines) if line.text]
+    settings = AdaptSettings(folds=folds, epochs=epochs, learning_rate=learning_rate, seed=seed)
+    done = run(model, corrected, out, settings, replay=read(replay), unlabelled=read(unlabelled))
+    for reason in done.left_out.values():
+        echo(f"left out: {reason}", err=True)
+    echo(
+        f"CER {done.before:.2f} % → {done.after:.2f} % on lines the model did not see "
+        f"({done.lines} lines, {folds} parts, p = {done.p_value:.3f})"
+    )
+    if not done.kept:
+        echo(f"no gain: {out} holds the model as it was. Correct more lines, or check that these are right.")
+    for count, rate in list(done.expected.items())[1:]:
+        echo(f"with {count} lines about {rate:.1f} % can be expected")
+    if done.new_characters:
+        echo(f"new characters: {done.new_characters}")
+    if done.next_lines:
+        echo(f"correct next: {', '.join(done.next_lines[:5])}")
+    echo(f"{out}: read with it by `fada transcribe {out} …`")

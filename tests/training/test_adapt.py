@@ -1,0 +1,118 @@
+"""Adapting a model to a handful of lines: what it brings is measured on unseen lines, and nothing is lost."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fada import FadaError, load_recognizer
+from fada.cli import app
+from fada.data.line import Line, write_parquet
+from fada.models import registry
+from fada.training.adapt import RECORD, AdaptSettings, adapt, fine_tune
+from tests.support.training_lines import drawn_line, image_lines
+
+QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=60, learning_rate=2e-3, augment=0.3)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has only begun to read."""
+    folder = tmp_path_factory.mktemp("base")
+    lines = image_lines(40)
+    recognizer = registry.build("crnn:tiny", [str(line.text) for line in lines])
+    fine_tune(recognizer, lines, (), QUICK.model_copy(update={"fewest_steps": 150, "learning_rate": 5e-3}), 0, "base")
+    recognizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corrected() -> list[Line]:
+    """Lines in another hand: the letters that the model knows, drawn as capitals."""
+    return [in_capitals(line) for line in image_lines(16, seed=7, prefix="mine")]
+
+
+def in_capitals(line: Line) -> Line:
+    """The same text, drawn otherwise."""
+    data = io.BytesIO()
+    drawn_line(str(line.text).upper()).save(data, "PNG")
+    return replace(line, image=data.getvalue())
+
+
+def test_the_adapted_model_reads_unseen_lines_better_and_says_so(
+    base: Path, corrected: list[Line], tmp_path: Path
+) -> None:
+    more = [replace(in_capitals(line), text=None) for line in image_lines(4, seed=9, prefix="more")]
+    done = adapt(str(base), corrected, tmp_path / "mine", QUICK, replay=image_lines(6), unlabelled=more)
+    assert done.kept
+    assert done.after < done.before
+    assert list(done.expected) == [16, 32, 64]
+    assert sorted(done.expected.values(), reverse=True) == list(done.expected.values())
+    assert sorted(done.next_lines) == [line.id for line in more]
+    record = json.loads((tmp_path / "mine" / RECORD).read_text("utf-8"))
+    assert record["after"] == done.after
+    assert not (tmp_path / "mine" / "folds").exists()
+    assert load_recognizer(tmp_path / "mine").symbols == load_recognizer(base).symbols  # type: ignore[attr-defined]
+
+
+def test_a_new_character_is_learnt(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    with_sign = [*corrected, *(replace(line, id=f"x{line.id}", text=f"{line.text}ꝑ") for line in corrected[:2])]
+    done = adapt(str(base), with_sign, tmp_path / "mine", QUICK)
+    assert done.new_characters == "ꝑ"
+    if done.kept:
+        assert "ꝑ" in load_recognizer(tmp_path / "mine").symbols  # type: ignore[attr-defined]
+
+
+def test_what_does_not_help_is_not_kept(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    wrong = [replace(line, text="dcba"[i % 4] * 9) for i, line in enumerate(corrected)]
+    settings = QUICK.model_copy(update={"fewest_steps": 1, "learning_rate": 1e-7})
+    done = adapt(str(base), wrong, tmp_path / "mine", settings)
+    assert not done.kept
+    old, new = load_recognizer(base), load_recognizer(tmp_path / "mine")
+    assert new.transcribe(corrected) == old.transcribe(corrected)
+
+
+def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    write_parquet(corrected, tmp_path / "lines.parquet")
+    command = [sys.executable, "-c", "from fada.cli import main; main()", "adapt", str(base), "--folds", "2"]
+    command += ["--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--threads", "1", "--out"]
+    whole = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, text=True, timeout=200)
+    assert whole.returncode == 0, whole.stderr
+    job = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = tmp_path / "killed" / "folds" / "fold-0.pt"
+    for _ in range(2000):
+        if first.exists() or job.poll() is not None:
+            break
+        time.sleep(0.05)
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()
+    if not (tmp_path / "killed" / RECORD).exists():  # it may have come to its end before the signal
+        again = subprocess.run([*command, str(tmp_path / "killed")], capture_output=True, text=True, timeout=200)
+        assert again.returncode == 0, again.stderr
+    records = [json.loads((tmp_path / name / RECORD).read_text("utf-8")) for name in ("whole", "killed")]
+    assert {k: v for k, v in records[0].items() if k != "seconds"} == {
+        k: v for k, v in records[1].items() if k != "seconds"
+    }
+    assert load_recognizer(tmp_path / "whole").transcribe(corrected) == load_recognizer(tmp_path / "killed").transcribe(
+        corrected
+    )
+
+
+def test_too_few_lines_and_a_folder_in_use_get_a_sentence(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    with pytest.raises(FadaError, match="3 corrected lines, expected at least 5"):
+        adapt(str(base), corrected[:3], tmp_path / "few")
+    with pytest.raises(FadaError, match="already holds a model"):
+        adapt(str(base), corrected, base)
+    write_parquet(corrected[:3], tmp_path / "few.parquet")
+    result = CliRunner().invoke(
+        app, ["adapt", str(base), "--lines", str(tmp_path / "few.parquet"), "--out", str(tmp_path / "out")]
+    )
+    assert isinstance(result.exception, FadaError)
