@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from fada import FadaError, load_recognizer
 from fada.cli import app
-from fada.data.line import Line, write_parquet
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line
 from fada.models import registry
 from fada.training.adapt import RECORD, AdaptSettings, adapt, fine_tune
 from tests.support.training_lines import drawn_line, image_lines

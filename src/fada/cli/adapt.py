@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.options import AudioColumn, Encoding, ImageColumn, Images, ReadAs, TextColumn
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
 
 
@@ -13,7 +13,9 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: `fada adapt french --lines corrected/ --unlabelled pages/ --out mine/`")(adapt)
 
 
+@with_reading()
 def adapt(
+    reading: ReadingOptions,
     model: str = typer.Argument(help="Model folder, run folder, hub name, or a model that comes with fada."),
     lines: list[str] = typer.Option(..., "--lines", help="Corrected lines (any source of lines); repeatable."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder of the adapted model."),
@@ -28,12 +30,6 @@ def adapt(
     learning_rate: float = typer.Option(5e-4, help="At its peak."),
     seed: int = typer.Option(0, help="Decides everything that is random."),
     threads: int | None = typer.Option(None, min=1, help="CPU threads."),
-    read_as: ReadAs = None,
-    text_column: TextColumn = None,
-    image_column: ImageColumn = None,
-    audio_column: AudioColumn = None,
-    images: Images = None,
-    encoding: Encoding = None,
 ) -> None:
     """Fine-tune a model on 5 to 100 corrected lines, and tell what that is worth on lines it did not see.
 
@@ -42,7 +38,8 @@ def adapt(
     """
     import torch
 
-    from fada.data.line import Line, read_lines
+    from fada.data.line import Line
+    from fada.data.source import read_lines
     from fada.training.adapt import AdaptSettings
     from fada.training.adapt import adapt as run
 
@@ -50,19 +47,7 @@ def adapt(
         torch.set_num_threads(threads)
 
     def read(sources: list[str]) -> list[Line]:
-        return [
-            line
-            for source in sources
-            for line in read_lines(
-                source,
-                format=read_as,
-                text_column=text_column,
-                image_column=image_column,
-                audio_column=audio_column,
-                images=images,
-                encoding=encoding,
-            )
-        ]
+        return list(read_lines(sources, **reading.given())) if sources else []
 
     corrected = [line for line in read(lines) if line.text]
     settings = AdaptSettings(folds=folds, epochs=epochs, learning_rate=learning_rate, seed=seed)

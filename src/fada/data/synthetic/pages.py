@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from fada.data.crop import PageCrop
-from fada.data.formats.xml import Point
+from fada.data.crop import PageCrop, Point
 from fada.data.line import Line, Provenance, Transcription
 from fada.data.write import write_transcriptions
 from fada.errors import FadaError
