@@ -50,14 +50,14 @@ class AdaptSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    folds: int = Field(3, ge=2, le=10, description="Parts the lines are divided into.")
-    epochs: int = Field(12, ge=1, description="Times every line is seen.")
-    fewest_steps: int = Field(60, ge=1, description="Steps at least, however few the lines.")
-    batch_size: int = Field(4, ge=1)
-    replay: float = Field(0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before.")
-    learning_rate: float = Field(5e-4, gt=0)
-    plain: float = Field(0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are.")
-    augment: float = Field(1.0, ge=0, le=4)
+    folds: int = Field(default=3, ge=2, le=10, description="Parts the lines are divided into.")
+    epochs: int = Field(default=12, ge=1, description="Times every line is seen.")
+    fewest_steps: int = Field(default=60, ge=1, description="Steps at least, however few the lines.")
+    batch_size: int = Field(default=4, ge=1)
+    replay: float = Field(default=0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before.")
+    learning_rate: float = Field(default=5e-4, gt=0)
+    plain: float = Field(default=0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are.")
+    augment: float = Field(default=1.0, ge=0, le=4)
     seed: int = 0
 
     def steps(self, lines: int) -> int:
