@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -689,3 +690,39 @@ def test_a_prior_without_any_target_is_refused() -> None:
     decoder = CTCBeamDecoder(["", "a", "b"], prior=CharDistribution.from_texts(["ab"]), prior_weight=1.0)
     with pytest.raises(FadaError, match="no line has a target"):
         decoder.decode(np.log(np.full((4, 3), 1 / 3)))
+
+
+def edited_target_and_emissions() -> tuple[CharDistribution, np.ndarray]:
+    """Text of a, b and c, three frames in which b is a little more likely than c."""
+    counted = CharDistribution.from_texts(["aabbbbcc"])
+    frames = np.log(np.array([[0.1, 0.8, 0.05, 0.05], [0.02, 0.08, 0.5, 0.4], [0.9, 0.02, 0.04, 0.04]]))
+    return counted, frames
+
+
+@pytest.mark.parametrize("distance", ["sorted_w2", "aligned_w2"])
+def test_an_edited_target_acts_by_default(distance: str, caplog: pytest.LogCaptureFixture) -> None:
+    counted, frames = edited_target_and_emissions()
+    symbols = ["", "a", "b", "c"]
+
+    def text(target: CharDistribution, **options: Any) -> str:
+        settings = {"lam": 0.5, "distance": distance, "scale": 0.0, **options}
+        return CTCBeamDecoder(symbols, target=target, **settings).decode(frames)[0].text
+
+    assert text(counted) == "ab"
+    assert text(counted.with_frequency("b", 0.0)) == "ac", "a frequency of 0 forbids the character"
+    assert text(counted.with_frequency("b", 0.01)) == "ac", "rarer than it was counted"
+    assert text(counted.with_frequency("b", 0.5)) == "ab", "set to what was counted: nothing changes"
+    assert text(counted.with_frequency("b", 0.0), lam=1.0) == "ab", "λ = 1 asks for no target"
+    with caplog.at_level("INFO", logger="fada"):
+        text(counted.with_frequency({"b": 0.0, "c": 0.3 if distance == "sorted_w2" else 0.31}))
+    assert "b forbidden" in caplog.text
+    assert ("cannot see which character" in caplog.text) == (distance == "sorted_w2")
+
+
+def test_the_score_of_an_edited_target_is_eq2_and_the_weights_of_its_characters() -> None:
+    counted, frames = edited_target_and_emissions()
+    target = counted.with_frequency("c", 0.5)
+    best = CTCBeamDecoder(["", "a", "b", "c"], target=target, lam=0.5).decode(frames)[0]
+    weights = dict(zip(target.symbols, target.edit_weights, strict=True))
+    expected = 0.5 * best.log_prob - 0.5 * best.distance + sum(weights[c] for c in best.text)
+    assert best.score == pytest.approx(expected)

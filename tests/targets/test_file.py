@@ -71,7 +71,8 @@ def test_the_file_on_disk_round_trips_and_reads_like_a_table(tmp_path: Path) -> 
     lines = path.read_text(encoding="utf-8").splitlines()
     assert '        "a": 2,' in lines
     assert any("\\u200b" in line for line in lines), "what cannot be seen is escaped"
-    assert list(json.loads(path.read_text(encoding="utf-8"))) == ["format", "version", "normalizer", "domains"]
+    keys = list(json.loads(path.read_text(encoding="utf-8")))
+    assert keys == ["format", "version", "normalizer", "domains", "digest"]
 
 
 def test_frequencies_are_read_with_the_number_of_characters_they_come_from() -> None:
@@ -146,7 +147,7 @@ def test_what_is_wrong_is_named_with_its_line(domains: str, line: int, message: 
         ("", "line 1: the file is empty"),
         ("\n[1,\n2", "line 3: not valid JSON"),
         ("[1]", "a list where an object"),
-        ('{\n"version": 2,\n"normalizer": {}, "domains": {}}', "line 2: version 2 is unknown"),
+        ('{\n"version": 3,\n"normalizer": {}, "domains": {}}', "line 2: version 3 is unknown"),
         ('{\n"version": "1", "normalizer": {}, "domains": {}}', 'line 2: version "1" is unknown'),
         ('{\n"version": true, "normalizer": {}, "domains": {}}', "line 2: version true is unknown"),
         ('{"version": 1,\n"normalizer": {"form": "NFX"}, "domains": {}}', "line 2: text normaliser: form is 'NFX'"),
@@ -186,3 +187,31 @@ def test_targets_that_could_not_be_read_back_are_not_written(tmp_path: Path) -> 
 def test_any_other_text_gives_an_error_with_a_line_never_a_traceback(text: str) -> None:
     with pytest.raises(FadaError, match=r"line \d+"):
         loads(text, "targets.json")
+
+
+@given(target_sets(), st.floats(0, 1), st.floats(0, 0.5))
+@settings(max_examples=40, deadline=None)
+def test_edits_are_kept_beside_what_was_counted_bit_for_bit(targets: TargetSet, first: float, second: float) -> None:
+    name, p = next(iter(targets.items()))
+    if len(p.plain) < 3 or np.count_nonzero(p.counts) < 3:
+        return
+    edited = p.with_frequency(p.plain[0], first / 2).with_frequency(p.plain[1], second)
+    changed = targets.with_domain(name, edited)
+    text = serialize(changed.records)
+    again = loads(text)
+    assert again == changed
+    assert serialize(again.records) == text
+    assert again[name].counted == changed[name].counted
+    assert again[name].edits[p.plain[1]] == second
+
+
+def test_a_file_knows_that_it_was_changed_by_hand(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "targets.json"
+    TargetSet.from_texts({"13": ["abba"]}).save(path)
+    assert not read(path).by_hand
+    path.write_text(path.read_text(encoding="utf-8").replace('"b": 2', '"b": 0'), encoding="utf-8")
+    assert read(path).by_hand
+    with caplog.at_level("INFO", logger="fada"):
+        assert TargetSet.load(path)["13"].frequency("b") == 0
+    assert "changed by hand" in caplog.text
+    assert not parse(HEAD + '"13": {"counts": {"a": 1}}' + TAIL).by_hand, "version 1 cannot tell"

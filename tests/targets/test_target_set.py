@@ -261,3 +261,28 @@ def test_different_normalisers_do_not_mix() -> None:
 def test_counts_cannot_be_changed_from_outside() -> None:
     with pytest.raises(ValueError, match="read-only"):
         distribution(a=1).counts[0] = 2
+
+
+def test_an_edited_distribution_remembers_what_was_counted() -> None:
+    p = CharDistribution.from_texts(["aaaabbcc"])
+    q = p.with_frequency("b", 0.5).with_frequency("c", 0.0)
+    assert q.counted == p
+    assert q.forbidden == {"c"}
+    assert q.describe_edits() == "b 3 times as often, c forbidden"
+    weights = dict(zip(q.symbols, q.edit_weights, strict=True))
+    assert weights["a"] == weights["c"] == 0
+    assert np.exp(weights["b"]) == pytest.approx((q.frequency("b") / q.frequency("a")) / (2 / 4))
+    assert p.counted is None
+    assert not p.edit_weights.any()
+
+
+def test_merging_and_mixing_keep_the_memory_of_edits() -> None:
+    p = CharDistribution.from_texts(["aaaabbcc"])
+    edited = TargetSet({"x": p.with_frequency("c", 0.0), "y": p})
+    assert edited.overall.edits.keys() == {"c"}
+    assert edited.overall.frequency("c") == pytest.approx(edited["y"].frequency("c") / 2)
+    assert edited.mix({"x": 1, "y": 0}).forbidden == {"c"}
+    merged = edited.merge(TargetSet({"x": p}))
+    assert merged["x"].counted is not None
+    assert merged["x"].frequency("c") == pytest.approx(1 / 8)
+    assert p.with_frequency("c", 0.0).smoothed(1).forbidden == {"c"}

@@ -10,7 +10,9 @@ and exactly the best `beam_size` are kept; no class is cut by its probability. W
 further term this is plain prefix beam search. ``docs/decoding.md`` explains the algorithm.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ from fada.targets.distribution import CharDistribution
 from fada.text.alphabet import Alphabet, alphabet_of
 from fada.text.normalizer import TextNormalizer
 
+log = logging.getLogger(__name__)
+
 _MOST_CHARACTERS = 65_000
 _WIDEST_BEAM = 10_000
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
@@ -56,7 +60,9 @@ class CTCBeamDecoder:
         blank: index of the blank class.
         beam_size: hypotheses kept per frame. 1 follows the single best prefix by the whole score: nearly best path
             decoding, and the one setting in which a hypothesis cannot be overtaken later.
-        target: the distribution to align to; None for none (λ counts as 1 then).
+        target: the distribution to align to; None for none (λ counts as 1 then). An edited one also acts on single
+            characters: each that was made more or less frequent adds log(edited / counted) whenever it is written
+            (unless there is a `prior_weight`, which does that already), and one with the frequency 0 is forbidden.
         lam: λ of Eq. 2, from 0 to 1.
         distance: ``sorted_w2``, ``aligned_w2`` (both O(1) per character), ``js``, ``kl`` or ``w1``.
         scale: factor of the distance; 1 is the paper.
@@ -207,7 +213,10 @@ class CTCBeamDecoder:
 
     def _prepare_row(self, target: CharDistribution) -> TargetRow:
         steps = self._steps_for(target.normalizer)
-        guidance = Guidance(target, self.lam, self.distance, self.scale, self.forbidden, self.allowed)
+        # An edited target says of single characters what Eq. 2 cannot see; λ = 1 asks for no target at all.
+        acts = bool(target.edits) and self.lam < 1
+        forbidden = self.forbidden | target.forbidden if acts else self.forbidden
+        guidance = Guidance(target, self.lam, self.distance, self.scale, forbidden, self.allowed)
         guidance = guidance.covering(steps.characters)
         if len(guidance.alphabet) > _MOST_CHARACTERS:
             raise FadaError(f"a target of {len(guidance.alphabet)} characters, expected at most {_MOST_CHARACTERS}.")
@@ -217,6 +226,10 @@ class CTCBeamDecoder:
             if self.prior is None:
                 raise FadaError("prior_weight needs the distribution of the training text: pass prior=targets.overall.")
             weights = self.prior_weight * prior_weights(guidance.target, self.prior)
+        elif acts:
+            weights = guidance.target.edit_weights
+        if acts:
+            _tell_edits(target.describe_edits(), self.distance)
         return TargetRow(target, guidance, table, weights)
 
     def _steps_for(self, normalizer: TextNormalizer) -> SymbolSteps:
@@ -275,6 +288,14 @@ class CTCBeamDecoder:
             table = self._table(steps, tuple(sorted(steps.characters)), constraint)
         position = {id(target): i for i, target in enumerate(targets)}
         return Plan(self._classes, table, rows, self._language(lm), self.length_bonus, position)
+
+
+@lru_cache(maxsize=256)
+def _tell_edits(edits: str, distance: str) -> None:
+    """Say once what an edited target does."""
+    log.info("edited target: %s", edits)
+    if distance == "sorted_w2":
+        log.warning("sorted_w2 cannot see which character an edited target means; aligned_w2 can (--distance)")
 
 
 def _check_count(name: str, value: Any) -> int:

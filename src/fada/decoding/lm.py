@@ -232,6 +232,7 @@ def prior_weights(target: CharDistribution, train: CharDistribution) -> np.ndarr
             f"the prior was counted with another normaliser ({train.normalizer.describe()}) than the target "
             f"({target.normalizer.describe()}): count both with the same one."
         )
+    train = train.counted or train  # what a model has learnt does not change by editing
     pooled = train.restricted_to(target.plain)
     p = target.frequencies
     q = np.array([pooled.frequency(symbol) for symbol in target.symbols])

@@ -1,13 +1,13 @@
 """Character distributions per domain: estimated from text, compared, mixed, edited, saved."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from fada.errors import FadaError
-from fada.text.characters import OTHER
+from fada.text.characters import OTHER, visible
 from fada.text.counting import count_characters
 from fada.text.normalizer import TextNormalizer
 
@@ -20,11 +20,15 @@ class CharDistribution:
         symbols: the alphabet: single code points as the normaliser leaves them, each once; `OTHER` may be the last.
         counts: (n,) non-negative; whole numbers when counted, fractions after editing or mixing.
         normalizer: how text is brought to these characters.
+        counted: of an edited distribution, the one that was counted, over the same alphabet.
+        edits: the frequencies that were set by hand, by character; the rest of `counts` follows from `counted`.
     """
 
     symbols: tuple[str, ...]
     counts: np.ndarray
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
+    counted: "CharDistribution | None" = None
+    edits: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = np.array(self.counts, dtype=np.float64)
@@ -104,7 +108,8 @@ class CharDistribution:
         """Add `alpha` to the count of every character of the alphabet."""
         if not (np.isfinite(alpha) and alpha >= 0):
             raise FadaError(f"smoothing by {alpha}, expected a number from 0 up, such as 0.5.")
-        return self._with_counts(self.counts + alpha)
+        counted = self.counted or self
+        return counted._with_counts(counted.counts + alpha).edited(self.edits)
 
     def with_frequency(
         self, character: str | Mapping[str, float], frequency: float | None = None
@@ -112,7 +117,8 @@ class CharDistribution:
         """A new distribution in which one or several characters have the frequencies given, the rest rescaled.
 
         ``p.with_frequency("e", 0.0)`` or ``p.with_frequency({"e": 0.0, "a": 0.1})``. A character that is not in the
-        alphabet is added to it. The total number of characters stays.
+        alphabet is added to it. The total number of characters stays. What was counted is remembered (`counted`), so
+        that a decoder knows which characters are meant to be more or less frequent than they were.
         """
         if isinstance(character, str):
             if frequency is None:
@@ -120,6 +126,32 @@ class CharDistribution:
             wanted = {character: frequency}
         else:
             wanted = dict(character)
+        fixed = self._checked(wanted)
+        before = {c: self.frequency(c) for c in self.edits if c not in wanted}
+        free = 1 - sum(self.frequency(c) for c in wanted)
+        kept = {c: frequency * (1 - fixed) / free if free > 0 else 0.0 for c, frequency in before.items()}
+        return (self.counted or self).edited({**kept, **wanted})
+
+    def edited(self, edits: Mapping[str, float]) -> "CharDistribution":
+        """This counted distribution with the frequencies of `edits`, and the rest rescaled; itself without any."""
+        if not edits:
+            return self
+        edits = {symbol: float(edits[symbol]) for symbol in in_order(edits)}
+        fixed = self._checked(edits)
+        added = [symbol for symbol in edits if symbol not in self.index and symbol != OTHER]
+        other = (OTHER,) if OTHER in self.index or OTHER in edits else ()
+        extended = self.over((*self.plain, *added, *other) if added or OTHER in edits else self.symbols)
+        chosen = np.array([symbol in edits for symbol in extended.symbols])
+        rest = float(extended.counts[~chosen].sum())
+        if rest == 0 and fixed < 1 - 1e-12:
+            raise FadaError(f"no other characters are left to hold the remaining {1 - fixed:g} of the frequency.")
+        scale = (1 - fixed) * self.total / rest if rest else 0.0
+        cells = zip(extended.symbols, extended.counts, strict=True)
+        counts = np.array([edits[s] * self.total if s in edits else c * scale for s, c in cells])
+        return CharDistribution(extended.symbols, counts, self.normalizer, extended, edits)
+
+    def _checked(self, wanted: Mapping[str, float]) -> float:
+        """The sum of frequencies to be set, after a look at each."""
         for symbol, value in wanted.items():
             self._check_symbol(symbol)
             if not 0 <= value <= 1:
@@ -127,21 +159,35 @@ class CharDistribution:
         fixed = sum(wanted.values())
         if fixed > 1 + 1e-12:
             raise FadaError(f"the frequencies asked for sum to {fixed:g}, expected at most 1.")
-        added = sorted(set(wanted) - set(self.symbols) - {OTHER})
-        other = (OTHER,) if OTHER in self.index or OTHER in wanted else ()
-        extended = self.over((*self.plain, *added, *other) if added or OTHER in wanted else self.symbols)
-        chosen = np.array([symbol in wanted for symbol in extended.symbols])
-        rest = float(extended.counts[~chosen].sum())
-        if rest == 0 and fixed < 1 - 1e-12:
-            raise FadaError(f"no other characters are left to hold the remaining {1 - fixed:g} of the frequency.")
-        scale = (1 - fixed) * self.total / rest if rest else 0.0
-        counts = np.array(
-            [
-                wanted[s] * self.total if s in wanted else c * scale
-                for s, c in zip(extended.symbols, extended.counts, strict=True)
-            ]
-        )
-        return extended._with_counts(counts)
+        return fixed
+
+    @property
+    def forbidden(self) -> frozenset[str]:
+        """The characters that were given the frequency 0."""
+        return frozenset(symbol for symbol, frequency in self.edits.items() if frequency == 0 and symbol != OTHER)
+
+    @property
+    def edit_weights(self) -> np.ndarray:
+        """(n,) log(edited / counted) of the characters whose frequency was set, 0 for all others.
+
+        Measured against the rest, whose frequencies change only because all of them sum to one. A character that was
+        never counted counts as half an occurrence; those set to 0 are `forbidden` instead.
+        """
+        weights = np.zeros(len(self.symbols))
+        if self.counted is not None:
+            free, was_free = 1 - sum(self.edits.values()), 1 - sum(map(self.counted.frequency, self.edits))
+            rest = free / was_free if free > 0 and was_free > 0 else 1.0
+            for symbol, frequency in self.edits.items():
+                if frequency > 0:
+                    before = self.counted.frequency(symbol) or 0.5 / self.total
+                    weights[self.index[symbol]] = np.log(frequency / before / rest)
+        return weights
+
+    def describe_edits(self) -> str:
+        """The edits in words: ``u forbidden, e 0.5 times as often``; empty if nothing was edited."""
+        ratio = dict(zip(self.symbols, np.exp(self.edit_weights), strict=True))
+        words = {c: "forbidden" if c in self.forbidden else f"{ratio[c]:.3g} times as often" for c in self.edits}
+        return ", ".join(f"{visible(c)} {told}" for c, told in words.items())
 
     def scaled(self, factors: Mapping[str, float]) -> "CharDistribution":
         """A new distribution in which the frequency of each character given is multiplied, the rest rescaled."""
@@ -163,14 +209,13 @@ class CharDistribution:
         missing = [s for s in self.symbols if s not in known]
         if missing:
             raise FadaError(f"the alphabet lacks {missing[0]!r}: use restricted_to() to pool what is left out.")
-        return CharDistribution(
-            tuple(symbols),
-            np.array([self.counts[self.index[s]] if s in self.index else 0.0 for s in symbols]),
-            self.normalizer,
-        )
+        counts = np.array([self.counts[self.index[s]] if s in self.index else 0.0 for s in symbols])
+        counted = self.counted and self.counted.over(symbols)
+        return CharDistribution(tuple(symbols), counts, self.normalizer, counted, self.edits)
 
     def restricted_to(self, alphabet: Iterable[str]) -> "CharDistribution":
         """The distribution over `alphabet` (in its order) plus a last `OTHER` cell that holds everything else."""
+        alphabet = tuple(alphabet)
         symbols = {s: 0.0 for s in alphabet if s != OTHER}
         other = 0.0
         for symbol, count in zip(self.symbols, self.counts.tolist(), strict=True):
@@ -178,7 +223,10 @@ class CharDistribution:
                 symbols[symbol] = count
             else:
                 other += count
-        return CharDistribution((*symbols, OTHER), np.array([*symbols.values(), other]), self.normalizer)
+        counts = np.array([*symbols.values(), other])
+        counted = self.counted and self.counted.restricted_to(alphabet)
+        edits = {s: frequency for s, frequency in self.edits.items() if s in symbols}
+        return CharDistribution((*symbols, OTHER), counts, self.normalizer, counted, edits)
 
     def covering(self, characters: Iterable[str]) -> "CharDistribution":
         """Self, or with an `OTHER` cell of count 0 appended if one of `characters` is outside the alphabet."""
@@ -216,7 +264,19 @@ class CharDistribution:
                 raise FadaError("only distributions over one alphabet, counted with one normaliser, can be mixed.")
         mixed = sum(weight * part.frequencies for (part, _), weight in zip(parts, weights, strict=True))
         effective = 1 / sum(weight**2 / part.total for (part, _), weight in zip(parts, weights, strict=True))
-        return first._with_counts(np.asarray(mixed) * effective)
+        result = first._with_counts(np.asarray(mixed) * effective)
+        return result.remembering(
+            [part for part, _ in parts], lambda counted: cls.mixture([*zip(counted, weights, strict=True)])
+        )
+
+    def remembering(
+        self, parts: Sequence["CharDistribution"], combine: "Callable[[list[CharDistribution]], CharDistribution]"
+    ) -> "CharDistribution":
+        """This combination of `parts` with the memory of what was edited in them; `combine` is how it was made."""
+        edited = {symbol for part in parts for symbol in part.edits}
+        if not edited:
+            return self
+        return combine([part.counted or part for part in parts]).edited({s: self.frequency(s) for s in edited})
 
     def _with_counts(self, counts: np.ndarray) -> "CharDistribution":
         return CharDistribution(self.symbols, counts, self.normalizer)
@@ -232,6 +292,8 @@ class CharDistribution:
             self.symbols == other.symbols
             and self.normalizer == other.normalizer
             and np.array_equal(self.counts, other.counts)
+            and self.counted == other.counted
+            and self.edits == other.edits
         )
 
     def __hash__(self) -> int:

@@ -4,25 +4,30 @@
 
     {
       "format": "fada-targets",
-      "version": 1,
+      "version": 2,
       "normalizer": {"form": "NFC", "case": "lower", "marks": "keep", "spaces": "keep", "letters_only": false},
       "domains": {
         "13": {"counts": {"a": 812, "b": 97}},
-        "14": {"frequencies": {"a": 0.9, "b": 0.1}, "characters": 300}
-      }
+        "14": {"frequencies": {"a": 0.9, "b": 0.1}, "characters": 300},
+        "15": {"counts": {"a": 70, "b": 30}, "edited": {"b": 0.0}}
+      },
+      "digest": "…"
     }
 
 A domain holds `counts`, or `frequencies` that sum to one with the number of `characters` they were estimated from.
 Without that number a domain weighs as much as a single character: its frequencies count as wholly uncertain.
+`edited` are frequencies that replace those counted; the rest is rescaled. The `digest` tells whether the counts were
+changed since they were written. Version 1 had neither.
 """
 
+import hashlib
 import json
 import math
 import os
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,17 +38,31 @@ from fada.targets.distribution import misfit
 from fada.text.normalizer import TextNormalizer
 
 FORMAT = "fada-targets"
-VERSION = 1
+VERSION = 2
 TOLERANCE = 1e-6
 """How far frequencies may be from summing to one."""
 
 
 @dataclass(frozen=True)
 class TargetRecords:
-    """What a target file holds: the normaliser, and the count of every character of every domain."""
+    """What a target file holds: the normaliser, and the count of every character of every domain.
+
+    Attributes:
+        edits: frequencies that replace those counted, by domain and character.
+        by_hand: whether the file was changed by something else than fada.
+    """
 
     normalizer: TextNormalizer
     domains: dict[str, dict[str, float]]
+    edits: dict[str, dict[str, float]] = field(default_factory=dict)
+    by_hand: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Changes with everything but the order of the domains' characters."""
+        counts = {name: {s: _number(count) for s, count in cells.items()} for name, cells in self.domains.items()}
+        content = json.dumps([self.normalizer.to_dict(), counts, self.edits], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def read(path: str | os.PathLike[str], *, normalize: bool = False) -> TargetRecords:
@@ -83,9 +102,11 @@ def serialize(records: TargetRecords) -> str:
             if fault := misfit(symbol, records.normalizer):
                 raise FadaError(f"these targets cannot be saved: {fault}")
         counts = ",\n".join(f"        {_quoted(symbol)}: {_number(count)}" for symbol, count in counted.items())
-        domains.append(f'    {_quoted(name)}: {{\n      "counts": {{\n{counts}\n      }}\n    }}')
+        edited = ", ".join(f"{_quoted(s)}: {frequency!r}" for s, frequency in records.edits.get(name, {}).items())
+        ending = f',\n      "edited": {{{edited}}}' if edited else ""
+        domains.append(f'    {_quoted(name)}: {{\n      "counts": {{\n{counts}\n      }}{ending}\n    }}')
     opening = json.dumps(head, ensure_ascii=False, indent=2)[: -len("\n}")]
-    return opening + ',\n  "domains": {\n' + ",\n".join(domains) + "\n  }\n}\n"
+    return opening + ',\n  "domains": {\n' + ",\n".join(domains) + f'\n  }},\n  "digest": "{records.digest}"\n}}\n'
 
 
 def parse(text: str, name: str = "targets", *, normalize: bool = False) -> TargetRecords:
@@ -124,7 +145,7 @@ class _Reader:
 
     def read(self, text: str) -> TargetRecords:
         top = self._unique(self._parsed(text), "", "key")
-        self._known(top, ("format", "version", "normalizer", "domains"), "")
+        self._known(top, ("format", "version", "normalizer", "domains", "digest"), "")
         self._header(top)
         normalizer = self._normalizer(top["normalizer"][1])
         line, value = top["domains"]
@@ -132,7 +153,9 @@ class _Reader:
         if not domains:
             self._refuse(line, "", "no domains", "Give at least one, or build the file with: fada targets build")
         counted = {name: self._domain(name, value, normalizer) for name, (_, value) in domains.items()}
-        return TargetRecords(normalizer, counted)
+        edits = {name: self._edited(name, value, normalizer) for name, (_, value) in domains.items()}
+        records = TargetRecords(normalizer, counted, {name: found for name, found in edits.items() if found})
+        return replace(records, by_hand="digest" in top and top["digest"][1].value != records.digest)
 
     def _parsed(self, text: str) -> _Value:
         try:
@@ -150,8 +173,8 @@ class _Reader:
             if key not in top:
                 self._refuse(1, "", f'the key "{key}" is missing', "Build a new file with: fada targets build")
         line, found = top["version"]
-        if type(found.value) is bool or found.value != VERSION:
-            advice = f"This fada reads version {VERSION}: update fada, or build the file anew."
+        if type(found.value) is bool or found.value not in range(1, VERSION + 1):
+            advice = f"This fada reads versions up to {VERSION}: update fada, or build the file anew."
             self._refuse(line, "", f"version {found.source} is unknown", advice)
         if "format" in top and top["format"][1].value != FORMAT:
             line, found = top["format"]
@@ -171,7 +194,7 @@ class _Reader:
     def _domain(self, name: str, domain: _Value, normalizer: TextNormalizer) -> dict[str, float]:
         where = f", domain {json.dumps(name, ensure_ascii=False)}"
         keys = self._unique(domain, where, "key")
-        self._known(keys, ("counts", "frequencies", "characters"), where)
+        self._known(keys, ("counts", "frequencies", "characters", "edited"), where)
         if ("counts" in keys) == ("frequencies" in keys):
             found = 'both "counts" and "frequencies"' if "counts" in keys else 'neither "counts" nor "frequencies"'
             self._refuse(domain.line, where, found, "Give one of the two.")
@@ -197,6 +220,21 @@ class _Reader:
                 self._refuse(line, where, f"frequencies sum to {total:.7g}, expected 1 (±{TOLERANCE:g})", advice)
             counts = {symbol: value * self._characters(keys, where) / total for symbol, value in counts.items()}
         return counts
+
+    def _edited(self, name: str, domain: _Value, normalizer: TextNormalizer) -> dict[str, float]:
+        where = f", domain {json.dumps(name, ensure_ascii=False)}"
+        keys = self._unique(domain, where, "key")
+        if "edited" not in keys:
+            return {}
+        line, cells = keys["edited"]
+        edits = {}
+        for symbol, (at, value) in self._unique(cells, where, "character").items():
+            self._check_symbol(symbol, at, where, normalizer)
+            cell = f"{json.dumps(symbol, ensure_ascii=False)} has the edited frequency"
+            edits[symbol] = self._amount(value, at, where, cell)
+        if math.fsum(edits.values()) > 1 + TOLERANCE:
+            self._refuse(line, where, f"edited frequencies sum to {math.fsum(edits.values()):g}", "Give at most 1.")
+        return edits
 
     def _characters(self, keys: dict[str, tuple[int, _Value]], where: str) -> float:
         if "characters" not in keys:

@@ -1,7 +1,8 @@
 """The character distributions of several domains over one alphabet."""
 
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,8 @@ from fada.targets.distribution import CharDistribution, in_order
 from fada.text.characters import natural_key
 from fada.text.counting import count_by_domain
 from fada.text.normalizer import TextNormalizer
+
+log = logging.getLogger(__name__)
 
 
 class TargetSet(Mapping[str, CharDistribution]):
@@ -107,7 +110,7 @@ class TargetSet(Mapping[str, CharDistribution]):
     @cached_property
     def overall(self) -> CharDistribution:
         """All domains pooled: the distribution of the whole text they were counted on."""
-        return CharDistribution(self.symbols, np.sum([p.counts for p in self.values()], axis=0), self.normalizer)
+        return _summed([*self.values()])
 
     def merge(self, other: "TargetSet") -> "TargetSet":
         """The union of two sets; the counts of a domain in both are added, so merging is exact and associative."""
@@ -119,8 +122,7 @@ class TargetSet(Mapping[str, CharDistribution]):
         symbols = tuple(dict.fromkeys((*self.symbols, *other.symbols)))
         merged = {}
         for name in dict.fromkeys((*self, *other)):
-            parts = [targets[name].over(symbols).counts for targets in (self, other) if name in targets]
-            merged[name] = CharDistribution(symbols, np.sum(parts, axis=0), self.normalizer)
+            merged[name] = _summed([targets[name].over(symbols) for targets in (self, other) if name in targets])
         return TargetSet(merged)
 
     @classmethod
@@ -187,18 +189,17 @@ class TargetSet(Mapping[str, CharDistribution]):
     @property
     def records(self) -> file.TargetRecords:
         """What a target file holds of these targets."""
-        counts = {name: dict(zip(p.symbols, p.counts.tolist(), strict=True)) for name, p in self.items()}
-        return file.TargetRecords(self.normalizer, counts)
+        counts = {name: dict(zip(p.symbols, (p.counted or p).counts.tolist(), strict=True)) for name, p in self.items()}
+        return file.TargetRecords(self.normalizer, counts, {name: dict(p.edits) for name, p in self.items() if p.edits})
 
     @classmethod
     def from_records(cls, records: file.TargetRecords) -> "TargetSet":
         """The targets of a file's content."""
-        return cls(
-            {
-                name: CharDistribution(tuple(counts), np.array([*counts.values()]), records.normalizer)
-                for name, counts in records.domains.items()
-            }
-        )
+        domains = {}
+        for name, counts in records.domains.items():
+            counted = CharDistribution(tuple(counts), np.array([*counts.values()]), records.normalizer)
+            domains[name] = counted.edited(records.edits.get(name, {}))
+        return cls(domains)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the target file: JSON, readable, editable by hand."""
@@ -212,4 +213,18 @@ class TargetSet(Mapping[str, CharDistribution]):
             path: the file.
             normalize: rescale frequencies that do not sum to one instead of refusing them.
         """
-        return cls.from_records(file.read(path, normalize=normalize))
+        records = file.read(path, normalize=normalize)
+        if records.by_hand:
+            log.info(
+                "%s was changed by hand: what was counted is not known, so only the distance follows the change. "
+                "`fada targets edit` makes it act on each character.",
+                path,
+            )
+        return cls.from_records(records)
+
+
+def _summed(parts: Sequence[CharDistribution]) -> CharDistribution:
+    """The distribution of several bodies of text together."""
+    first = parts[0]
+    total = CharDistribution(first.symbols, np.sum([p.counts for p in parts], axis=0), first.normalizer)
+    return total.remembering(parts, _summed)
