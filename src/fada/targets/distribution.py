@@ -129,7 +129,7 @@ class CharDistribution:
         fixed = self._checked(wanted)
         before = {c: self.frequency(c) for c in self.edits if c not in wanted}
         free = 1 - sum(self.frequency(c) for c in wanted)
-        kept = {c: frequency * (1 - fixed) / free if free > 0 else 0.0 for c, frequency in before.items()}
+        kept = {c: min(value * (1 - fixed) / free, 1.0) if free > 0 else 0.0 for c, value in before.items()}
         return (self.counted or self).edited({**kept, **wanted})
 
     def edited(self, edits: Mapping[str, float]) -> "CharDistribution":
