@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCTC, PretrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
 from fada.common.files import write_json
@@ -202,6 +202,7 @@ class CRNNRecognizer(CTCRecognizer):
         self.model, self.processor, self.tagging = model, processor, tagging
         self.symbols, self.blank = processor.symbols, processor.blank
         self.domains = tuple(model.config.domains)
+        self._check_classes(model.output.out_features)
 
     @classmethod
     def build(
@@ -234,7 +235,13 @@ class CRNNRecognizer(CTCRecognizer):
 
         The classes of new characters start from zero weights. A network keeps the tagging it was built with.
         """
-        model = CRNNForCTC.from_pretrained(name, dtype=torch.float32)
+        loaded: Any = CRNNForCTC.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+        model: CRNNForCTC = loaded[0]
+        if missing_weights := sorted(loaded[1]["missing_keys"]):
+            raise FadaError(
+                f"{name}: {len(missing_weights)} weights of the network are missing, such as {missing_weights[0]}. "
+                "Get its files anew."
+            )
         processor = CRNNProcessor.from_pretrained(name)
         if tagging not in (None, model.config.tagging):
             raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")
@@ -272,3 +279,8 @@ class CRNNRecognizer(CTCRecognizer):
         """Write the network and its processor."""
         self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
+
+
+AutoConfig.register(CRNNConfig.model_type, CRNNConfig, exist_ok=True)
+AutoModel.register(CRNNConfig, CRNNForCTC, exist_ok=True)
+AutoModelForCTC.register(CRNNConfig, CRNNForCTC, exist_ok=True)

@@ -19,6 +19,7 @@ from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch, Search
+from fada.errors import FadaError
 from fada.models.recognizer import Recognizer, one_thread_each
 from fada.targets.target_set import TargetSet
 
@@ -63,6 +64,20 @@ class CTCRecognizer(Recognizer):
     kind = "ctc"
     symbols: tuple[str, ...]
     blank: int
+
+    @property
+    def characters(self) -> str:
+        """Those of its classes."""
+        return "".join(symbol for i, symbol in enumerate(self.symbols) if i != self.blank)
+
+    def _check_classes(self, outputs: int) -> None:
+        """Refuse an alphabet that is not that of the network's output."""
+        if len(self.symbols) + len(self.domains) != outputs:
+            tags = f" and {len(self.domains)} domains" if self.domains else ""
+            raise FadaError(
+                f"{self.model.name_or_path or 'the model'}: the network has {outputs} classes, but its processor names "
+                f"{len(self.symbols)} symbols{tags}: the files are of two models. Get both from the same one."
+            )
 
     def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
         """Expected counts of the collapsed output; tags write nothing."""

@@ -56,9 +56,9 @@ def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenize
         source = name
     gpu = torch.cuda.is_available()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
         dtype = torch.bfloat16 if gpu else torch.float32
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        model = AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False, dtype=dtype, **options)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise FadaError(

@@ -84,6 +84,11 @@ class Recognizer(ABC):
     def prepare(self, line: Line) -> np.ndarray:
         """The line as an array of the network's own size; its last axis is the one that varies."""
 
+    @property
+    @abstractmethod
+    def characters(self) -> str:
+        """What it can write: its characters, or how many subwords."""
+
     @abstractmethod
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """Training labels of a text; with tagging, the domain's tag among them."""

@@ -1,19 +1,38 @@
-"""Names of models to recognisers: `crnn:small`, `trocr-tiny`, a folder, a hub name."""
+"""Names of models to recognisers: `crnn:small`, `trocr-tiny`, a folder, a hub name.
 
+Which class loads a model is decided by the `model_type` of its `config.json`, in one table. A package adds a family by
+an entry point of the group ``fada.models``, named as the model type, that leads to a class with the `load` of ours.
+"""
+
+import inspect
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fada.errors import FadaError
-from fada.models.crnn import PRESETS, CRNNRecognizer
-from fada.models.ctc import CTCRecognizer
 from fada.models.folders import resolve
-from fada.models.recognizer import NewCharacters, Recognizer, Tagging
+
+if TYPE_CHECKING:
+    from fada.models.recognizer import NewCharacters, Recognizer, Tagging
+
+GROUP = "fada.models"
+"""Entry points of other packages: model type to recogniser."""
+
+LOADERS = {
+    "fada-crnn": "fada.models.crnn:CRNNRecognizer",
+    "vision-encoder-decoder": "fada.models.trocr:TrOCRRecognizer",
+    "whisper": "fada.models.whisper:WhisperRecognizer",
+}
+"""Model type to recogniser; whatever else transformers knows as a CTC model is loaded by `ANY_CTC`."""
+ANY_CTC = "fada.models.wav2vec:TransformersCTCRecognizer"
 
 BUILT: dict[str, str] = {
-    **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in PRESETS},
+    **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in ("tiny", "small", "base")},
     "trocr-tiny": "line images, encoder-decoder over characters, trained from scratch",
 }
 """Models that are built new, with what they are."""
@@ -35,12 +54,12 @@ def build(
     texts: Sequence[str],
     *,
     domains: Sequence[str] = (),
-    tagging: Tagging = "none",
-    new_characters: NewCharacters = "add",
+    tagging: "Tagging" = "none",
+    new_characters: "NewCharacters" = "add",
     max_seconds: float | None = None,
     language: str | None = None,
     dropout: float | None = None,
-) -> Recognizer:
+) -> "Recognizer":
     """A recogniser to train: a new one for the characters of `texts`, or a loaded one made ready for them.
 
     Args:
@@ -53,6 +72,8 @@ def build(
     """
     family, _, preset = name.partition(":")
     if family == "crnn":
+        from fada.models.crnn import CRNNRecognizer
+
         options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
         return CRNNRecognizer.build(texts, preset or "base", domains, tagging, **options)
     if name == "trocr-tiny":
@@ -62,7 +83,7 @@ def build(
     return _load(name, texts, domains, tagging, new_characters, max_seconds, language)
 
 
-def load_recognizer(name: str | os.PathLike[str]) -> Recognizer:
+def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
     """A recogniser from a model folder, a run folder, a hub name, or the name of one that comes with the package."""
     from transformers.utils.logging import disable_progress_bar
 
@@ -74,41 +95,62 @@ def _load(
     name: str | os.PathLike[str],
     texts: Sequence[str],
     domains: Sequence[str],
-    tagging: Tagging | None,
-    new_characters: NewCharacters,
+    tagging: "Tagging | None",
+    new_characters: "NewCharacters",
     max_seconds: float | None = None,
     language: str | None = None,
-) -> Recognizer:
+) -> "Recognizer":
     path = resolve(name)  # a name of the hub stays as it is written: it has forward slashes on every system
     if (Path(path) / "model" / "config.json").is_file():
         path = Path(path) / "model"
-    config = configuration(path)
-    kind = config.get("model_type")
-    options: dict[str, Any] = {
-        "texts": texts,
-        "new_characters": new_characters,
-        "domains": domains,
-        "tagging": tagging,
-    }
-    if kind == "fada-crnn":
-        return CRNNRecognizer.load(path, **options)
-    if kind == "vision-encoder-decoder":
-        from fada.models.trocr import TrOCRRecognizer
+    with _sound_files(path):
+        loader = _loader(name, configuration(path).get("model_type"))
+        options: dict[str, Any] = {
+            "texts": texts,
+            "new_characters": new_characters,
+            "domains": domains,
+            "tagging": tagging,
+            "max_seconds": max_seconds,
+            "language": language,
+        }
+        taken = inspect.signature(loader.load).parameters
+        return loader.load(path, **{option: value for option, value in options.items() if option in taken})
 
-        return TrOCRRecognizer.load(path, **options)
-    if kind == "whisper":
-        from fada.models.whisper import WhisperRecognizer
 
-        return WhisperRecognizer.load(path, max_seconds=max_seconds, language=language, **options)
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CTC_MAPPING_NAMES
+def _loader(name: str | os.PathLike[str], model_type: str | None) -> Any:
+    """The recogniser for a type of model: ours, that of another package, or any CTC model of transformers."""
+    place = LOADERS.get(str(model_type))
+    if place is None and (found := entry_points(group=GROUP, name=str(model_type))):
+        return next(iter(found)).load()
+    if place is None:
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CTC_MAPPING_NAMES
 
-    if kind in MODEL_FOR_CTC_MAPPING_NAMES:
-        from fada.models.wav2vec import TransformersCTCRecognizer
+        if model_type not in MODEL_FOR_CTC_MAPPING_NAMES:
+            others = sorted({found.name for found in entry_points(group=GROUP)})
+            raise FadaError(
+                f"{name}: a model of type {model_type!r}, expected a C-RNN, a VisionEncoderDecoder (TrOCR), Whisper or "
+                f"a CTC model{', or of another package: ' + ', '.join(others) if others else ''}."
+            )
+        place = ANY_CTC
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
 
-        return TransformersCTCRecognizer.load(path, **options)
-    raise FadaError(
-        f"{name}: a model of type {kind!r}, expected a C-RNN, a VisionEncoderDecoder (TrOCR), Whisper or a CTC model."
-    )
+
+@contextmanager
+def _sound_files(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What damaged, missing and foreign files of a model raise, as a sentence."""
+    from safetensors import SafetensorError
+
+    for file in sorted(Path(path).glob("*")) if Path(path).is_dir() else ():
+        if file.is_file() and file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
+            raise FadaError(f"{file}: only the pointer of git-lfs to the file. Fetch it with: git lfs pull")
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if "trust_remote_code" in str(error) or "custom code" in str(error):
+            reason = "it asks to run Python code of its own (auto_map), which is never done"
+        raise FadaError(f"{path}: cannot be loaded as a model: {reason.rstrip('.')}. Get its files anew.") from None
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -117,7 +159,7 @@ def describe(name: str) -> dict[str, Any]:
     recognizer = build(name, ["abc def"]) if built else load_recognizer(name)
     config = recognizer.model.config
     shape = {key: value for key, value in config.to_diff_dict().items() if isinstance(value, int | float | str | list)}
-    characters = "those of the training text" if built else _alphabet_of(recognizer)
+    characters = "those of the training text" if built else recognizer.characters
     return {
         "type": config.model_type,
         "kind": recognizer.kind,
@@ -128,12 +170,6 @@ def describe(name: str) -> dict[str, Any]:
         "learning rate": learning_rate(recognizer),
         **{key: value for key, value in shape.items() if key not in ("model_type", "_name_or_path", "tagging")},
     }
-
-
-def _alphabet_of(recognizer: Recognizer) -> str:
-    if isinstance(recognizer, CTCRecognizer):
-        return "".join(symbol for i, symbol in enumerate(recognizer.symbols) if i != recognizer.blank)
-    return f"subwords, {recognizer.model.config.get_text_config(decoder=True).vocab_size}"
 
 
 def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
@@ -157,7 +193,7 @@ def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
     return json.loads(Path(str(found)).read_text(encoding="utf-8"))
 
 
-def learning_rate(recognizer: Recognizer) -> float:
+def learning_rate(recognizer: "Recognizer") -> float:
     """The usual learning rate of the model's family: high for new models, low for pretrained ones."""
     config = recognizer.model.config
     new = not config.name_or_path and config.model_type != "fada-crnn"

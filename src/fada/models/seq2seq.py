@@ -63,6 +63,11 @@ class Seq2SeqRecognizer(Recognizer):
     encoder_is_frozen = False
     rows = 8
 
+    @property
+    def characters(self) -> str:
+        """The number of its tokens."""
+        return f"subwords, {self._output_size}"
+
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """The whole decoder sequence: prompt, tag, text, end."""
         text_ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -81,8 +81,8 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         saved = getattr(model.config, "fada", {})
         recognizer = cls(
             model,
-            AutoImageProcessor.from_pretrained(name),
-            AutoTokenizer.from_pretrained(name),
+            AutoImageProcessor.from_pretrained(name, trust_remote_code=False),
+            AutoTokenizer.from_pretrained(name, trust_remote_code=False),
             saved.get("tagging", "none"),
             saved.get("domains", ()),
             saved.get("strips", False),

@@ -55,8 +55,8 @@ class TransformersCTCRecognizer(CTCRecognizer):
         tagging: Tagging | None = None,
     ) -> "TransformersCTCRecognizer":
         """Read a model from a folder or the hub; one without an alphabet gets that of `texts`."""
-        model = AutoModelForCTC.from_pretrained(name, dtype=torch.float32)
-        features = AutoFeatureExtractor.from_pretrained(name)
+        model = AutoModelForCTC.from_pretrained(name, trust_remote_code=False, dtype=torch.float32)
+        features = AutoFeatureExtractor.from_pretrained(name, trust_remote_code=False)
         saved_path = Path(name) / _SYMBOLS
         saved = json.loads(saved_path.read_text(encoding="utf-8")) if saved_path.is_file() else {}
         if saved:
@@ -64,6 +64,7 @@ class TransformersCTCRecognizer(CTCRecognizer):
         else:
             symbols, blank = _alphabet(name, model, texts)
         recognizer = cls(model, features, symbols, blank, saved.get("tagging", "none"), saved.get("domains", ()))
+        recognizer._check_classes(model.lm_head.out_features)
         recognizer._add_characters(texts, new_characters)
         if tagging is not None and tagging != "none":
             recognizer.tagging, recognizer.domains = tagging, tuple(domains)
@@ -133,7 +134,7 @@ class TransformersCTCRecognizer(CTCRecognizer):
 
 def _alphabet(name: str | os.PathLike[str], model: PreTrainedModel, texts: Sequence[str]) -> tuple[list[str], int]:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError):
         symbols = ["", *characters_of(texts)]
         model.lm_head = nn.Linear(model.lm_head.in_features, len(symbols))

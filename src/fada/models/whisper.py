@@ -58,7 +58,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         """
         model = WhisperForConditionalGeneration.from_pretrained(name, dtype=torch.float32)
         features = WhisperFeatureExtractor.from_pretrained(name)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         saved = getattr(model.config, "fada", {})
         if getattr(model.generation_config, "is_multilingual", False):
             spoken = language or saved.get("language") or "english"

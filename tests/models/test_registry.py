@@ -1,0 +1,143 @@
+"""Names and folders to recognisers: ours, those of other packages, and files that are not what they should be."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForCTC
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.errors import FadaError
+from fada.models.crnn import PRESETS, CRNNForCTC, CRNNRecognizer
+from fada.models.registry import BUILT, load_recognizer
+from tests.support.model_folders import trocr_folder
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("crnn")
+    CRNNRecognizer.build(["abc def"], "tiny").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def model(stored: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stored, tmp_path / "model"))
+
+
+def test_listing_the_models_needs_no_torch() -> None:
+    code = "import sys, fada.models.registry; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert {name for name in BUILT if name.startswith("crnn:")} == {f"crnn:{preset}" for preset in PRESETS}
+
+
+def test_the_c_rnn_is_found_by_the_auto_classes_of_transformers(model: Path, tmp_path: Path) -> None:
+    for auto in (AutoModel, AutoModelForCTC):
+        found = auto.from_pretrained(model)
+        assert isinstance(found, CRNNForCTC)
+    found.save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "model.safetensors").is_file()
+
+
+def test_another_package_adds_a_family_by_an_entry_point(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    (site / "other_models-1.0.dist-info").mkdir(parents=True)
+    (site / "other_models-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other-models\n")
+    (site / "other_models-1.0.dist-info" / "entry_points.txt").write_text("[fada.models]\nother = other_models:Other\n")
+    (site / "other_models.py").write_text(
+        "class Other:\n    @classmethod\n    def load(cls, name, texts=()):\n        return f'loaded {name}'\n"
+    )
+    monkeypatch.syspath_prepend(site)
+    (model / "config.json").write_text('{"model_type": "other"}')
+    assert str(load_recognizer(model)) == f"loaded {model}"
+    (model / "config.json").write_text('{"model_type": "nobody"}')
+    with pytest.raises(FadaError, match=r"a model of type 'nobody', expected .* or of another package: other"):
+        load_recognizer(model)
+
+
+def lfs_pointer(folder: Path) -> None:
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+
+
+def truncated(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def not_weights(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"not weights at all")
+
+
+def no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def fewer_weights(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("output.weight")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def broken_config(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "fada-crnn", ')
+
+
+def no_processor(folder: Path) -> None:
+    (folder / "crnn_processor.json").unlink()
+
+
+def fewer_symbols(folder: Path) -> None:
+    path = folder / "crnn_processor.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**settings, "symbols": settings["symbols"][:-2]}), encoding="utf-8")
+
+
+def other_settings(folder: Path) -> None:
+    (folder / "crnn_processor.json").write_text('{"symbols": ["", "a"], "size": 3}', encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lfs_pointer, "pointer of git-lfs.*git lfs pull"),
+        (truncated, "cannot be loaded as a model"),
+        (not_weights, "cannot be loaded as a model"),
+        (no_weights, "cannot be loaded as a model: .*model.safetensors"),
+        (fewer_weights, "1 weights of the network are missing, such as output.weight"),
+        (broken_config, "cannot be loaded as a model"),
+        (no_processor, "cannot be loaded as a model: .*crnn_processor.json"),
+        (fewer_symbols, "has 8 classes, but its processor names 6 symbols"),
+        (other_settings, "cannot be loaded as a model"),
+    ],
+)
+def test_files_that_are_damaged_or_missing_are_a_sentence(
+    model: Path, damage: Callable[[Path], None], says: str
+) -> None:
+    damage(model)
+    with pytest.raises(FadaError, match=says) as error:
+        load_recognizer(model)
+    assert "\n" not in str(error.value)
+
+
+def test_code_of_a_model_folder_is_never_run(tmp_path: Path) -> None:
+    folder = trocr_folder(tmp_path)
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    for name, auto in (("preprocessor_config.json", "AutoImageProcessor"), ("tokenizer_config.json", "AutoTokenizer")):
+        path = folder / name
+        before = path.read_text(encoding="utf-8")
+        settings = json.loads(before)
+        settings["auto_map"] = {auto: ["evil.Evil", None] if auto == "AutoTokenizer" else "evil.Evil"}
+        for key in ("image_processor_type", "feature_extractor_type", "tokenizer_class", "processor_class"):
+            settings.pop(key, None)
+        path.write_text(json.dumps({**settings, "image_processor_type": "Evil"}), encoding="utf-8")
+        answered = CliRunner().invoke(app, ["models", "describe", str(folder)], input="y\ny\n")
+        assert not (tmp_path / "ran").exists(), answered.output
+        path.write_text(before, encoding="utf-8")
