@@ -1,9 +1,11 @@
 """Stored emissions, and `fada decode` on them."""
 
 import csv
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from fada.common.files import write_json
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions, domains_of_lines
 from fada.decoding.lm import CharNgram
@@ -252,3 +255,42 @@ def test_lines_can_be_put_into_another_order():
     assert [len(found) for found in part.log_probs] == [3, 1]
     with pytest.raises(FadaError, match="'d'"):
         emissions.ordered(["d"])
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_at_once(tmp_path):
+    path = tmp_path / "bomb.npz"
+    frames = 4_000_000
+    header = io.BytesIO()
+    description = {"descr": "<f4", "fortran_order": False, "shape": (frames, 20)}
+    np.lib.format.write_array_header_1_0(header, description)
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("log_probs.npy", "w", force_zip64=True) as stream,
+    ):
+        stream.write(header.getvalue())
+        for _ in range(frames * 20 * 4 // 2**20):
+            stream.write(bytes(2**20))
+    write_json(tmp_path / "symbols.json", [""] * 20)
+    with pytest.raises(FadaError, match=r"MB that unpack to 0\.3 GB"):
+        Emissions.load(path)
+
+
+def test_an_array_that_says_more_than_it_holds_is_refused(tmp_path):
+    path = tmp_path / "lies.npz"
+    header = io.BytesIO()
+    description = {"descr": "<f4", "fortran_order": False, "shape": (10**12, 20)}
+    np.lib.format.write_array_header_1_0(header, description)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", header.getvalue() + bytes(800))
+    write_json(tmp_path / "symbols.json", [""] * 20)
+    with pytest.raises(FadaError, match="its header tells of"):
+        Emissions.load(path)
+
+
+def test_lengths_that_overflow_are_refused(tmp_path):
+    path = tmp_path / "e.npz"
+    lengths = np.array([2**63 - 1, 2**63 - 1, 5], np.int64)  # their sum is 3 in 64 bits
+    np.savez(path, ids=np.array(list("abc")), lengths=lengths, log_probs=np.zeros((3, 2), np.float32))
+    write_json(tmp_path / "symbols.json", ["", "a"])
+    with pytest.raises(FadaError, match="sum to 18446744073709551619, but there are 3 frames"):
+        Emissions.load(path)

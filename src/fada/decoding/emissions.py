@@ -7,16 +7,18 @@ also hold one (frames, classes) array per line, named by the line's id, which an
 """
 
 import json
+import math
 import os
+import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
 from fada.common.tables import read_rows, whole
+from fada.data.columns import LineColumns
 from fada.data.source import read_lines
 from fada.errors import FadaError
 from fada.text.alphabet import Alphabet
@@ -25,6 +27,8 @@ SYMBOLS = "symbols.json"
 _PACKED = ("log_probs", "lengths", "ids")
 _OPTIONAL = ("domains", "references")
 _CLASSES = "classes"
+_MUCH, _MOST_PACKED = 2**28, 100
+"""Archives that unpack to more bytes than this must not be packed more tightly than this."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,8 @@ class Emissions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", self.alphabet.symbols)
-        for name in ("log_probs", *_OPTIONAL):
-            values = getattr(self, name)
-            if values is not None and len(values) != len(self.ids):
-                raise FadaError(f"emissions of {len(self.ids)} lines but {len(values)} {name}.")
-        if len(set(self.ids)) != len(self.ids):
-            seen: set[str] = set()
-            twice = next(i for i in self.ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
-            raise FadaError(f"the line id {twice!r} stands twice in the emissions; ids must be unique.")
+        if len(self.log_probs) != len(self.lines):
+            raise FadaError(f"{len(self.ids)} lines but {len(self.log_probs)} log_probs, expected one for each line.")
         for line, scores in zip(self.ids, self.log_probs, strict=True):
             if scores.ndim != 2 or scores.shape[1] != len(self.symbols):
                 raise FadaError(
@@ -79,32 +77,24 @@ class Emissions:
         if any((part.symbols, part.blank) != (first.symbols, first.blank) for part in parts):
             raise FadaError("emissions of different models cannot be joined: their symbols differ.")
 
-        def joined(name: str) -> list[Any] | None:
-            columns = [getattr(part, name) for part in parts]
-            return None if any(column is None for column in columns) else [v for column in columns for v in column]
-
-        return cls(
-            joined("ids") or [],
-            joined("log_probs") or [],
-            first.symbols,
-            first.blank,
-            joined("domains"),
-            joined("references"),
-        )
+        lines = LineColumns.concatenate([part.lines for part in parts])
+        return cls._of(lines, [scores for part in parts for scores in part.log_probs], first)
 
     def ordered(self, ids: Sequence[str]) -> "Emissions":
         """The lines with these ids, in this order."""
-        where = {line: i for i, line in enumerate(self.ids)}
-        missing = [line for line in ids if line not in where]
-        if missing:
-            raise FadaError(f"no emissions of {len(missing)} lines, such as {missing[0]!r}.")
+        rows = self.lines.rows_of(ids)
+        return self._of(self.lines.take(rows), [self.log_probs[row] for row in rows], self)
 
-        def column(name: str) -> list[Any] | None:
-            values = getattr(self, name)
-            return None if values is None else [values[where[line]] for line in ids]
+    @classmethod
+    def _of(cls, lines: LineColumns, log_probs: list[np.ndarray], like: "Emissions") -> "Emissions":
+        domains = None if lines.domains is None else [domain or "" for domain in lines.domains]
+        return cls(lines.ids, log_probs, like.symbols, like.blank, domains, lines.references)
 
-        rest = (column("domains"), column("references"))
-        return Emissions(list(ids), column("log_probs") or [], self.symbols, self.blank, *rest)
+    @property
+    def lines(self) -> LineColumns:
+        """What is known of the lines; a line without a domain has None."""
+        domains = None if self.domains is None else [domain or None for domain in self.domains]
+        return LineColumns(self.ids, self.references, domains)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `path` (.npz), and its classes as ``symbols.json`` beside it.
@@ -219,6 +209,7 @@ def _text_array(values: Iterable[str]) -> np.ndarray:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
             if isinstance(archive, np.ndarray):
                 raise FadaError(f"{path}: a single array, expected an .npz archive.")
@@ -233,12 +224,37 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise FadaError(f"{path}: not a readable .npz file ({error}).") from None
 
 
+def _check_sizes(path: Path) -> None:
+    """Refuse, before anything is unpacked, an archive that says more than it holds or unpacks to what no memory has."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(item.file_size for item in archive.infolist())
+        packed = max(path.stat().st_size, 1)
+        if unpacked > _MUCH and unpacked > _MOST_PACKED * packed:
+            raise FadaError(
+                f"{path}: {packed / 1e6:.1f} MB that unpack to {unpacked / 1e9:.1f} GB: nothing that a recogniser "
+                "writes can be packed like that. Emit it again."
+            )
+        for item in archive.infolist():
+            with archive.open(item) as stream:
+                version = np.lib.format.read_magic(stream)
+                headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                if version not in headers:
+                    raise ValueError(f"{item.filename} is an array of format {version}")
+                shape, _, dtype = headers[version](stream)
+                told = stream.tell() + math.prod(shape) * dtype.itemsize
+            if told != item.file_size and not dtype.hasobject:
+                raise ValueError(f"{item.filename} has {item.file_size} bytes, its header tells of {told}")
+
+
 def _unpack(columns: dict[str, np.ndarray], path: Path) -> tuple[list[str], list[np.ndarray]]:
     lengths, scores = columns["lengths"], columns["log_probs"]
     whole = lengths.dtype.kind in "iu" and bool(np.all(lengths >= 0))
-    if not whole or scores.ndim != 2 or int(lengths.sum()) != len(scores):
+    total = sum(lengths.tolist())  # of Python's numbers, which do not overflow
+    if not whole or scores.ndim != 2 or total != len(scores):
         raise FadaError(
-            f"{path}: the lengths of the lines sum to {lengths.sum()}, but there are {len(scores)} frames: "
+            f"{path}: the lengths of the lines sum to {total}, but there are {len(scores)} frames: "
             "the file is damaged. Emit it again."
         )
     ends = np.cumsum(lengths)[:-1]

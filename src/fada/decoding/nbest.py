@@ -17,6 +17,7 @@ from rapidfuzz.distance import Levenshtein
 
 from fada.common.files import replacing
 from fada.common.tables import read_columns
+from fada.data.columns import LineColumns
 from fada.decoding.guidance import Guidance
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
@@ -40,7 +41,17 @@ class NBest:
     references: list[str] | None = None
     domains: list[str | None] | None = None
 
+    @property
+    def lines(self) -> LineColumns:
+        """What is known of the lines."""
+        return LineColumns(self.ids, self.references, self.domains)
+
     def __post_init__(self) -> None:
+        if not len(self.lines) == len(self.hypotheses) == len(self.log_probs):
+            raise FadaError(
+                f"{len(self.ids)} lines, {len(self.hypotheses)} lists of hypotheses and {len(self.log_probs)} of "
+                "log-probabilities, expected one for each line."
+            )
         for line, texts, values in zip(self.ids, self.hypotheses, self.log_probs, strict=True):
             if not texts or len(texts) != len(values):
                 raise FadaError(f"line {line!r}: {len(texts)} hypotheses and {len(values)} log-probabilities.")

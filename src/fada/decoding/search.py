@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from fada.common.files import write_json
+from fada.data.columns import LineColumns
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
@@ -47,6 +48,11 @@ class Search(Protocol):
     ids: list[str]
     references: list[str] | None
     domains: list[str | None]
+
+    @property
+    def lines(self) -> LineColumns:
+        """What is known of the lines."""
+        return LineColumns(self.ids, self.references, self.domains)
 
     @abstractmethod
     def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
