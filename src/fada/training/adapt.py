@@ -54,9 +54,13 @@ class AdaptSettings(BaseModel):
     epochs: int = Field(default=12, ge=1, description="Times every line is seen.")
     fewest_steps: int = Field(default=60, ge=1, description="Steps at least, however few the lines.")
     batch_size: int = Field(default=4, ge=1)
-    replay: float = Field(default=0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before.")
+    replay: float = Field(
+        default=0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before."
+    )
     learning_rate: float = Field(default=5e-4, gt=0)
-    plain: float = Field(default=0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are.")
+    plain: float = Field(
+        default=0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are."
+    )
     augment: float = Field(default=1.0, ge=0, le=4)
     seed: int = 0
 
