@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# The CPU build: PyPI's own brings several gigabytes of CUDA packages on Linux. Another one: make TORCH=torch
-TORCH  ?= torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu
+# Pinned. Where pip would bring several gigabytes of CUDA packages (Linux), the small CPU build is taken by
+# make TORCH='torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu'
+TORCH  ?= torch==2.13.0
 STAMP  := $(VENV)/.installed
 
 export TOKENIZERS_PARALLELISM := false
