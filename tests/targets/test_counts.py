@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -268,3 +269,60 @@ def test_a_link_out_of_the_folder_has_the_domain_of_its_place(tmp_path: Path) ->
     (tmp_path / "texts" / "13").mkdir(parents=True)
     (tmp_path / "texts" / "13" / "linked.txt").symlink_to(tmp_path / "elsewhere.txt")
     assert pairs(tmp_path / "texts") == [("13", "text")]
+
+
+def build(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["targets", "build", *map(str, arguments)])
+
+
+def counts(path: Path) -> dict[str, float]:
+    p = TargetSet.load(path).overall
+    return {symbol: count for symbol, count in zip(p.symbols, p.counts.tolist(), strict=True) if count}
+
+
+def test_targets_of_divided_lines_are_counted_on_those_to_train_on_and_it_is_said(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for split, text in (("train", "a"), ("validation", "b"), ("test", "c")):
+        (data / f"{split}.csv").write_text(f"text,domain\n{text},13\n", encoding="utf-8")
+    out = tmp_path / "targets.json"
+    done = build(data, "-o", out)
+    assert done.exit_code == 0, done.output
+    assert counts(out) == {"a": 1}
+    assert "texts of validation and test; --split all" in done.output
+    assert build(data, "-o", out, "--split", "all").exit_code == 0
+    assert counts(out) == {"a": 1, "b": 1, "c": 1}
+    assert build(data, "-o", out, "--split", "test").exit_code == 0
+    assert counts(out) == {"c": 1}
+    assert build(data / "test.csv", "-o", out).exit_code == 0, "a file that is named is counted"
+    assert counts(out) == {"c": 1}
+
+
+def test_a_column_of_splits_is_followed_as_well(tmp_path: Path) -> None:
+    table, out = tmp_path / "lines.csv", tmp_path / "targets.json"
+    table.write_text("text,domain,split\na,13,train\nb,13,dev\nc,13,test\nd,13,\n", encoding="utf-8")
+    assert build(table, "-o", out).exit_code == 0
+    assert counts(out) == {"a": 1, "d": 1}
+    assert build(table, "-o", out, "--split", "validation").exit_code == 0
+    assert counts(out) == {"b": 1}
+
+
+@pytest.mark.parametrize("how", ["command", "hand", "broken"])
+def test_an_edited_target_file_is_not_replaced_without_being_asked(how: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("aabb", encoding="utf-8")
+    out = tmp_path / "targets.json"
+    assert build(tmp_path / "text.txt", "-o", out).exit_code == 0
+    assert build(tmp_path / "text.txt", "-o", out).exit_code == 0, "as it was counted, it may be counted anew"
+    if how == "command":
+        assert CliRunner().invoke(app, ["targets", "edit", str(out), "--set", "a=0"]).exit_code == 0
+    else:
+        new = '"a": 0' if how == "hand" else '"a": '
+        out.write_text(out.read_text(encoding="utf-8").replace('"a": 2', new), encoding="utf-8")
+    before = out.read_bytes()
+    with pytest.raises(FadaError, match="--overwrite"):
+        CliRunner().invoke(
+            app, ["targets", "build", str(tmp_path / "text.txt"), "-o", str(out)], catch_exceptions=False
+        )
+    assert out.read_bytes() == before
+    assert build(tmp_path / "text.txt", "-o", out, "--overwrite").exit_code == 0
+    assert counts(out) == {"a": 2, "b": 2}

@@ -25,7 +25,10 @@ def analyze(
     as_json: bool = typer.Option(False, "--json", help="Print the files and the shift as JSON."),
     as_csv: bool = typer.Option(False, "--csv", help="Print the shift as CSV."),
 ) -> None:
-    """Draw frequency heat map, Pearson correlations, LOWESS trends, and what drives the shift between two domains."""
+    """Draw frequency heat map, Pearson correlations, LOWESS trends, and what drives the shift between two domains.
+
+    Example: fada analyze targets.json -o figures --from 13 --to 15
+    """
     from fada.cli.output import Format, chosen_format, print_json, print_rows
     from fada.targets.figures import analyze as draw
     from fada.targets.figures import shift_pair, shift_rows

@@ -39,19 +39,31 @@ def build(
     marks: str = typer.Option("keep", help="Diacritics: keep, or fold (é counts as e)."),
     spaces: str = typer.Option("keep", help="keep, collapse (runs to one), or drop."),
     letters_only: bool = typer.Option(False, "--letters-only", help="Count letters and their marks, nothing else."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Also replace a target file that was edited."),
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
     """Count the characters of every domain and write a target file.
 
+    Of lines that are divided into train, validation and test, those to train on are counted, unless --split says
+    otherwise (--split all for all of them). An edited file is not replaced without --overwrite.
+
     Example: fada targets build letters/1650 letters/1850 -o targets.json
     """
     from fada.cli.output import chosen_format
+    from fada.common.files import check_writable
     from fada.common.say import progress_bar
     from fada.targets.counts import Corpus
     from fada.targets.target_set import TargetSet
     from fada.text.normalizer import TextNormalizer
 
+    if not overwrite:
+        _keep_edited(out)
+    check_writable(out.parent)
+    options = reading.given()
+    everything = options.get("split") == "all"
+    if everything:
+        del options["split"]
     settings = {"form": form, "case": case, "marks": marks, "spaces": spaces, "letters_only": letters_only}
     normalizer = TextNormalizer.from_dict(settings)
     with progress_bar() as progress:
@@ -59,7 +71,8 @@ def build(
         corpus = Corpus(
             sources,
             on_bytes=lambda size: progress.advance(task, size / 1e6),
-            **reading.given(),
+            everything=everything,
+            **options,
         )
         if "-" not in sources:
             progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
@@ -81,7 +94,10 @@ def show(
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
-    """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it."""
+    """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it.
+
+    Example: fada targets show targets.json --domain 14 --all
+    """
     from fada.cli.output import Format, chosen_format, print_rows
     from fada.targets.target_set import TargetSet
 
@@ -106,7 +122,10 @@ def compare(
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
-    """Pearson correlation and distances between domains."""
+    """Pearson correlation and distances between domains.
+
+    Example: fada targets compare targets.json
+    """
     from fada.cli.output import Format, chosen_format, print_json, print_rows
     from fada.targets.target_set import TargetSet
 
@@ -158,6 +177,8 @@ def edit(
     Order: mix, smooth, multiply, frequency. With --mix the changes are made to the mixture, unless --domain says
     otherwise. Without --mix, --as makes a changed copy of one domain.
     Characters that are hard to type go by name: space=0, U+0301=0.
+
+    Example: fada targets edit targets.json --set u=0 --scale e=0.5
     """
     from fada.cli.output import chosen_format
     from fada.errors import FadaError
@@ -193,7 +214,10 @@ def merge(
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
-    """Add the counts of several target files: exactly what counting all of their text would have given."""
+    """Add the counts of several target files: exactly what counting all of their text would have given.
+
+    Example: fada targets merge a.json b.json -o both.json
+    """
     from functools import reduce
 
     from fada.cli.output import chosen_format
@@ -202,6 +226,23 @@ def merge(
     targets = reduce(TargetSet.merge, map(TargetSet.load, files))
     targets.save(out)
     _print_summary(targets, str(out), chosen_format(as_json, as_csv))
+
+
+def _keep_edited(path: Path) -> None:
+    """Refuse to replace a target file that somebody has edited, by command or by hand."""
+    from fada.errors import FadaError
+    from fada.targets.file import read
+
+    if not path.is_file():
+        return
+    try:
+        records = read(path)
+        why = "was changed by hand" if records.by_hand else f"was edited ({', '.join(records.edits)})"
+        if not (records.by_hand or records.edits):
+            return
+    except FadaError as error:
+        why = f"is there and cannot be read as a target file ({error})"
+    raise FadaError(f"{path} {why}: give another --out, or --overwrite to replace it.")
 
 
 def _print_summary(targets: "TargetSet", title: str, output: "Format") -> None:
@@ -217,6 +258,7 @@ def _print_summary(targets: "TargetSet", title: str, output: "Format") -> None:
             "characters": round(p.total, 1) if p.total % 1 else int(p.total),
             "distinct": int((p.counts > 0).sum()),
             "most frequent": " ".join(map(visible, most(p))) if output is Format.TABLE else "".join(most(p)),
+            **({"edited": p.describe_edits()} if any(q.edits for q in targets.values()) else {}),
         }
         for name, p in targets.items()
     ]

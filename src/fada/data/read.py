@@ -16,7 +16,7 @@ from fada.common.files import BROKEN_ARCHIVE
 from fada.common.tables import SUFFIXES as TABLES
 from fada.data.formats import text as plain_text
 from fada.data.formats.registry import Format, format_of, formats, group, readable
-from fada.data.line import Line, LineSet, Log, printable
+from fada.data.line import Line, LineSet, Log, printable, split_of
 from fada.data.places import walk
 from fada.data.reading import Reading
 from fada.data.rows import table_texts
@@ -267,6 +267,11 @@ class Texts:
     reading: Reading
     on_bytes: Callable[[int], object] = lambda size: None
     log: Log = field(default_factory=Log)
+    held_out: bool = True
+    """Whether texts of validation and test are read too, where no split is asked for."""
+    left_out: int = field(default=0, init=False)
+    """How many files and rows were left out for that."""
+    _divided: set[Path | None] = field(default_factory=set, init=False)
     place: str = field(default="", init=False)
     """The file that is being read."""
 
@@ -280,6 +285,7 @@ class Texts:
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         files = self.files()
+        self._divided = {file.folder for file in files if _split_of(file) == "train"}
         for file in files:
             self.place = str(file.path)
             yield from self._file(file)
@@ -292,19 +298,33 @@ class Texts:
             for line in plain_text.stream_lines(sys.stdin.buffer, "standard input", self.reading.encoding):
                 yield self.reading.domain, line
 
+    def _keeps(self, split: str | None) -> bool:
+        """Whether texts of this split are read."""
+        if self.reading.split is not None:
+            return split == self.reading.split
+        kept = self.held_out or split in (None, "train")
+        self.left_out += not kept
+        return kept
+
     def _file(self, file: TextFile) -> Iterator[tuple[str | None, str]]:
         path, suffix = file.path, file.path.suffix.lower()
         base = self.reading.base_of(file.folder or path)
+        split = _split_of(file) if file.folder in self._divided or self.reading.split else None
+        if split is not None and not self._keeps(split):
+            return
+        keeps = self._keeps if split is None else lambda row: row is None or self._keeps(row)
         if path.is_dir() or suffix == ".xml":
             yield from self._xml(file)
         elif suffix in TABLES:
-            yield from table_texts(path, base, self.reading, self.on_bytes)
+            yield from table_texts(path, base, self.reading, self.on_bytes, keeps)
         elif suffix in _MARKUP:
             raise FadaError(
                 f"{path}: {suffix} files hold more than text, and would be counted as they are. "
                 f"Export the text, or a table ({', '.join(sorted(TABLES))})."
             )
         else:
+            if split is None and self.reading.split is not None:
+                return
             name = base.name(path)
             domain = self.reading.domain_of(None, name, {}, base, self.log)
             if domain is None and self.reading.domain_from is not None:
@@ -319,11 +339,17 @@ class Texts:
         for line in lines._read(self.log, False):
             if line.text is not None:
                 number += 1
-                yield line.domain, line.text
+                if self.reading.split is not None or self._keeps(line.split):
+                    yield line.domain, line.text
         self.on_bytes(file.size)
         if not number:
             why = f": {self.log.skipped[-1]}" if len(self.log.skipped) > before else ""
             raise FadaError(f"{file.path}: no text of ALTO or PAGE lines{why}. Export the text of other XML, as .txt.")
+
+
+def _split_of(file: TextFile) -> str | None:
+    """The split that the name of a file in a folder stands for."""
+    return split_of(file.path.relative_to(file.folder)) if file.folder and file.path != file.folder else None
 
 
 _MARKUP = (".html", ".htm", ".json", ".pdf", ".docx", ".odt", ".gz")

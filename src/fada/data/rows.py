@@ -140,9 +140,17 @@ def headerless(reading: Reading) -> Callable[[list[str]], list[str] | None]:
 
 
 def table_texts(
-    file: Path, base: Base, reading: Reading, on_bytes: Callable[[int], object] | None = None
+    file: Path,
+    base: Base,
+    reading: Reading,
+    on_bytes: Callable[[int], object] | None = None,
+    keeps: Callable[[str | None], bool] = lambda split: True,
 ) -> Iterator[tuple[str | None, str]]:
-    """The domain and the text of every row: no ids, no media, nothing skipped. FadaError for a row that is broken."""
+    """The domain and the text of every row: no ids, no media, nothing skipped. FadaError for a row that is broken.
+
+    Args:
+        keeps: whether texts of a split are wanted, asked for the rows of tables that have a column of it.
+    """
     rule, name, source = reading.rule, base.name(file), base.source
     columns_of: dict[tuple[str, ...], _TextColumns] = {}
 
@@ -155,10 +163,14 @@ def table_texts(
         chosen: list[str] | None = None
         if table.names:
             columns = detect(tuple(table.flat or table.names), str(file))
-            chosen = [*dict.fromkeys(one for one in (columns.text, columns.domain, *columns.paths) if one)]
+            chosen = [
+                *dict.fromkeys(one for one in (columns.text, columns.domain, columns.split, *columns.paths) if one)
+            ]
         for number, row in whole(file, table.rows(chosen)):
             if chosen is None:
                 columns = detect(tuple(row), place(file, number))
+            if not keeps(canonical_split(str(row.get(columns.split) or "")) if columns.split else None):
+                continue
             text = row[columns.text]
             if type(text) is not str:
                 held = "is missing its value" if text is None else f"holds {text!r}, expected text"
@@ -177,6 +189,7 @@ def table_texts(
 class _TextColumns:
     text: str
     domain: str | None
+    split: str | None
     paths: tuple[str, ...]
 
 
@@ -189,4 +202,5 @@ def _text_columns(names: tuple[str, ...], reading: Reading, where: str) -> _Text
     domain = reading.domain_column or usual_column("domain", names)
     roles = ("image", "audio", "file") if reading.rule.by_path else ()
     paths = (reading.columns.get(role) or usual_column(role, names) for role in roles)
-    return _TextColumns(text, domain, tuple(path for path in paths if path in names))
+    split = usual_column("split", names)
+    return _TextColumns(text, domain, split, tuple(path for path in paths if path in names))

@@ -52,11 +52,15 @@ class LineSources(Reading):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     data: list[str] = Field(description="Sources of lines, as `fada.read_lines` takes them.")
-    validation: list[str] | None = Field(None, description="Sources to choose the best epoch on, if not in the data.")
-    test: list[str] | None = Field(None, description="Sources to report on, if not in the data.")
-    validation_share: float = Field(0.1, gt=0, lt=1, description="Held out where the data have no validation split.")
+    validation: list[str] | None = Field(
+        default=None, description="Sources to choose the best epoch on, if not in the data."
+    )
+    test: list[str] | None = Field(default=None, description="Sources to report on, if not in the data.")
+    validation_share: float = Field(
+        default=0.1, gt=0, lt=1, description="Held out where the data have no validation split."
+    )
     max_lines: int | None = Field(
-        None, ge=1, description="Only so many lines of each split, evenly spaced: for trials."
+        default=None, ge=1, description="Only so many lines of each split, evenly spaced: for trials."
     )
     seed: int = 0
 

@@ -16,6 +16,8 @@ class Corpus:
     Args:
         sources: files, folders (searched for text files and tables; those without for ALTO and PAGE files), ZIP files
             of them, glob patterns, or ``-`` for standard input.
+        everything: count the texts of validation and test too. Otherwise, where a source has splits and none is asked
+            for, they are left out: a target must not know what it is tested on.
         on_bytes: called with the number of bytes read, now and then, for a progress bar.
         options: how to read them, see :class:`fada.data.reading.Reading`. What has no domain by column or rule has
             that of its folder.
@@ -28,12 +30,13 @@ class Corpus:
         self,
         sources: Sequence[str | os.PathLike[str]],
         *,
+        everything: bool = False,
         on_bytes: Callable[[int], object] = lambda size: None,
         **options: Any,
     ) -> None:
         source = source_of(sources, domain_otherwise="folder", **options)
         self.notes: list[str] = []
-        self._texts = Texts(source.paths, source, on_bytes)
+        self._texts = Texts(source.paths, source, on_bytes, held_out=everything)
 
     def files(self) -> list[TextFile]:
         """The files behind the sources, each once, in a fixed order; standard input is not among them."""
@@ -41,6 +44,7 @@ class Corpus:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self._texts.log = log = Log()
+        self._texts.left_out = number = 0
         for number, (domain, text) in enumerate(self._texts, 1):
             if domain is None:
                 raise FadaError(
@@ -49,3 +53,7 @@ class Corpus:
                 )
             yield domain, text
         self.notes = [*map(str, log.skipped), *log.notes]
+        if self._texts.left_out:
+            self.notes.append("texts of validation and test; --split all counts them, too")
+            if not number:
+                raise FadaError("nothing but texts of validation and test: --split all or --split test counts them.")
