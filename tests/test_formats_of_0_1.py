@@ -12,7 +12,7 @@ import fada
 from fada.cli import app
 from fada.decoding.nbest import NBest
 from fada.evaluation.sources import read_systems
-from fada.jobs.transcribe import Journal
+from fada.jobs.journal import Journal
 from fada.tuning.tuned import Tuned
 
 FILES = Path(__file__).parent / "files" / "format-0.1"

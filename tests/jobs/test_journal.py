@@ -169,3 +169,28 @@ def test_paths_out_of_the_folder_and_encodings_can_be_named(lines, tmp_path, mon
     done = CliRunner().invoke(app, [*command, "--allow-outside", "--encoding", "latin-1"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()[1].startswith("é\té")
+
+
+def test_an_image_that_was_changed_since_is_read_again(lines, tmp_path):
+    out = tmp_path / "out.tsv"
+    interrupt(3, read_lines(lines), out)
+    Image.new("L", (90, 20), 100).save(lines / "1.png")
+    recognizer = Stub()
+    summary = transcribe(recognizer, read_lines(lines), out, batch_size=1)
+    assert (summary.transcribed, recognizer.calls) == (4, 2)
+
+
+def test_an_image_that_was_repaired_since_is_read_again(lines, tmp_path):
+    good = (lines / "0.png").read_bytes()
+    (lines / "0.png").write_bytes(b"not an image")
+    interrupt(2, read_lines(lines), tmp_path / "out.tsv")
+    (lines / "0.png").write_bytes(good)
+    summary = transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv", batch_size=1)
+    assert (summary.transcribed, summary.failed) == (4, [])
+
+
+def test_temporary_files_of_a_killed_job_are_removed(lines, tmp_path):
+    (tmp_path / ".out.tsv.0123456789abcdef.tmp").write_text("half")
+    (tmp_path / ".other.tsv.0123456789abcdef.tmp").write_text("not ours")
+    transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv")
+    assert [path.name for path in tmp_path.glob(".*")] == [".other.tsv.0123456789abcdef.tmp"]

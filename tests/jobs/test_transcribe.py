@@ -21,7 +21,9 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.jobs.transcribe import Journal, emit, transcribe
+from fada.jobs.emit import emit
+from fada.jobs.journal import Journal
+from fada.jobs.transcribe import transcribe
 from fada.models.crnn import CRNNRecognizer
 from fada.models.whisper import WhisperRecognizer
 from fada.runs.export import Decoder

@@ -119,7 +119,7 @@ def emit(
     threads: int | None = _THREADS,
 ) -> None:
     """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
-    from fada.jobs.transcribe import emit as run
+    from fada.jobs.emit import emit as run
 
     recognizer, lines = _open(model, inputs, threads, **reading.given())
     emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)

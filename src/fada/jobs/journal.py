@@ -1,0 +1,136 @@
+"""What a job has done so far, on disk after every batch: an interruption loses nothing and repeats nothing.
+
+The journal is a JSON Lines file beside the output. Its first line says what the job is (model, weights, targets);
+every further line is one finished line of text with its domain, or one that could not be read and why. When all lines
+are in it, the output is written from it and the journal is removed.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from filelock import FileLock, Timeout
+
+from fada.common.files import check_writable
+from fada.data.line import Line
+from fada.errors import FadaError
+
+Row = dict[str, Any]
+"""One finished line in the journal: `id`, `domain`, `stamp`, and either `text` with its score parts, or `error`."""
+
+
+def stamp_of(line: Line) -> str | None:
+    """Changes when the image or the sound of a line does: size and time of its file, or a digest of its bytes."""
+    media = line.audio if line.image is None else line.image
+    media = getattr(media, "page", media)  # of a line on a page
+    if isinstance(media, bytes):
+        return hashlib.blake2b(media, digest_size=8).hexdigest()
+    if not isinstance(media, str | os.PathLike):
+        return None
+    try:
+        found = os.stat(media)
+    except OSError:
+        return "missing"
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+class Journal:
+    """What a job has finished so far, on disk after every batch.
+
+    Args:
+        path: the file; continued if it is there.
+        job: what decides the result. A journal of another job is refused, never mixed in.
+        restart: forget what is there.
+    """
+
+    def __init__(self, path: Path, job: Mapping[str, Any], *, restart: bool = False) -> None:
+        self.path = path
+        self.rows: dict[str, Row] = {}
+        self._stream: TextIO | None = None
+        self._lock = FileLock(path.with_name(f"{path.name}.lock"))
+        self._job = dict(job)
+        self._restart = restart
+
+    def _read(self) -> int:
+        """Take in what is there; returns the length of its readable part in bytes."""
+        good = 0
+        with self.path.open("rb") as stream:
+            for number, raw in enumerate(stream):
+                try:
+                    row = json.loads(raw) if raw.endswith(b"\n") else None
+                except ValueError:
+                    row = None
+                if not isinstance(row, dict):
+                    break  # the interruption fell into this line: it is transcribed again
+                if number == 0 and row != json.loads(json.dumps(self._job)):
+                    raise self._other_job("with other settings")
+                if number > 0:
+                    self.rows[row["id"]] = row
+                good += len(raw)
+        return good
+
+    def __enter__(self) -> "Journal":
+        check_writable(self.path.parent)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise FadaError(
+                f"{self.path}: another process is writing the same output. Wait for it, or choose another output."
+            ) from None
+        except NotImplementedError:  # a file system without locks
+            pass
+        try:
+            keep = 0 if self._restart or not self.path.exists() else self._read()
+            self._stream = self.path.open("a", encoding="utf-8", errors="surrogatepass", newline="\n")
+            self._stream.truncate(keep)
+            if not keep:
+                self._write([self._job])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream:
+            self._stream.close()
+        with suppress(OSError):
+            Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is still ours
+        self._lock.release()
+
+    def finish(self) -> None:
+        """Everything is written elsewhere: the journal goes."""
+        self.path.unlink(missing_ok=True)
+
+    def has(self, line: Line) -> bool:
+        """Whether the line is done, and its image or sound is still what was read.
+
+        One that was done for another domain is refused like any other setting.
+        """
+        row = self.rows.get(line.id)
+        if row is not None and row["domain"] != line.domain:
+            raise self._other_job(f"in which {line.id!r} is of the domain {row['domain']!r}, not {line.domain!r},")
+        return row is not None and row.get("stamp") in (None, stamp_of(line))
+
+    def _other_job(self, which: str) -> FadaError:
+        return FadaError(
+            f"{self.path}: an unfinished job {which} is here. Repeat it with the same settings to finish it, choose "
+            "another output, or start over with --restart."
+        )
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Record finished lines; they are on disk when this returns."""
+        rows = list(rows)
+        self._write(rows)
+        self.rows.update((row["id"], row) for row in rows)
+
+    def _write(self, rows: Iterable[Row]) -> None:
+        if self._stream is None:
+            raise RuntimeError("the journal is not open")
+        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
