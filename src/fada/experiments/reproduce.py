@@ -24,7 +24,6 @@ from fada.data.columns import LineColumns
 from fada.data.source import read_lines
 from fada.data.splits import LineSources, Splits
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.search import BeamSearch, Search, Stored
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
@@ -59,7 +58,6 @@ from fada.tuning.decode import BEAM
 from fada.tuning.overlap import refuse_overlap
 from fada.tuning.rivals import compare_rivals
 
-DECODINGS = "decodings"
 OUR_LAM = 0.5
 """λ of the *ours* guidance of decoders: only (1 - λ) · scale / λ matters, and the scale is searched."""
 
@@ -204,7 +202,13 @@ class SeedEvaluation:
             )
         self.standard = next(item for item in self.trained if item.arm == STANDARD)
         self.knowledge = Knowledge.from_texts(self.standard.texts, self.standard.run.targets)
-        self.searches = {item.name: searches_of(item, self.knowledge) for item in self.trained}
+        self.searches = {
+            item.name: {
+                "validation": item.run.search("validation", self.knowledge),
+                "test": item.run.search("test", self.knowledge),
+            }
+            for item in self.trained
+        }
         self.first = self.searches[self.standard.name]
         self.cheap = self.first["test"].kind == "ctc"
         refuse_overlap(self.first["validation"], self.first["test"])
@@ -398,22 +402,6 @@ class SeedEvaluation:
             found = measure_overhead(self.standard.run.folder, data=self.standard.settings["data"])
             write_json(path, found.model_dump())
         return Overhead.model_validate(json.loads(path.read_text(encoding="utf-8")))
-
-
-def searches_of(item: Trained, knowledge: Knowledge) -> dict[str, Search]:
-    """The validation and the test lines of a run that could be read, ready to be decoded under any weights."""
-    run = item.run
-    if (run.folder / "emissions").is_dir():
-        return {split: BeamSearch(run.emissions(split), knowledge) for split in ("validation", "test")}
-    if item.settings.get("freeze") == "encoder":
-        run.recognizer.freeze_encoder()  # type: ignore[attr-defined]
-    left_out = run.config.get("left_out", {})
-    searches: dict[str, Search] = {}
-    for split, part in (("validation", item.splits.validation), ("test", item.splits.test)):
-        lines = [line for line in part if line.id not in left_out.get(split, {})]
-        search = run.recognizer.search(lines, Knowledge(run.targets), cache=item.settings.get("encoder_cache"))
-        searches[split] = Stored(search, run.folder / DECODINGS / split)
-    return searches
 
 
 def _changed(a: Sequence[str], b: Sequence[str]) -> int:

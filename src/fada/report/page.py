@@ -207,7 +207,7 @@ def _embed_images(
             continue
         try:
             found = images.collect(
-                data or (LineSources(data=run.data_source).found_from(run.folder).data if run else ""),
+                data or (LineSources.of_run({"data": run.data_source}, run.folder).data if run else ""),
                 wanted,
                 budget * len(wanted) // sum(map(len, lines.values())),
                 **{column: run.setting(column) for column in READING if run and run.setting(column)},

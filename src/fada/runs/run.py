@@ -116,7 +116,14 @@ class Run:
         knowledge = knowledge or self.knowledge
         if self.has(f"emissions/{split}.npz"):
             return BeamSearch(self.emissions(split), knowledge, threads)
-        return Stored(self.recognizer.search(self.lines(split), knowledge), self.folder / DECODINGS / split)
+        recognizer = self.recognizer
+        if self.setting("freeze") == "encoder":
+            from fada.models.seq2seq import Seq2SeqRecognizer
+
+            if isinstance(recognizer, Seq2SeqRecognizer):
+                recognizer.freeze_encoder()  # with the rounding and the stored states that training had
+        search = recognizer.search(self.lines(split), knowledge, cache=self.setting("encoder_cache"))
+        return Stored(search, self.folder / DECODINGS / split)
 
     @property
     def reported(self) -> Split:
