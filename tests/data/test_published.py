@@ -82,10 +82,11 @@ def test_what_is_made_of_it_keeps_licence_citation_and_split(repository, tmp_pat
     }
 
 
-def test_licence_and_citation_are_shown(repository, capsys):
+def test_licence_and_citation_are_shown(repository, caplog):
     published._show.cache_clear()
-    load("hpgt", repository)
-    shown = " ".join(capsys.readouterr().err.split())
+    with caplog.at_level("INFO", logger="fada"):
+        load("hpgt", repository)
+    shown = " ".join(caplog.text.split())
     assert "CC BY-NC-SA 3.0" in shown
     assert "Platanou" in shown
 

@@ -57,9 +57,10 @@ def inspect_command(
     lines = read_lines(source, **reading.given())
     found = inspect(lines, samples=samples, check=check)
     drawn = None if no_sheet or not found.with_image else contact_sheet(found.samples, sheet)
+    failed = lines.lost or not found.lines
     if as_json:
         print_json({**found.to_dict(), "contact_sheet": None if drawn is None else str(drawn)})
-        return
+        raise typer.Exit(1 if failed else 0)
     print_rows(found.count_rows(), title=f"lines of {found.name}")
     print_rows(found.domain_rows(), title="text by domain")
     inventory = found.inventory_rows()
@@ -73,6 +74,8 @@ def inspect_command(
     for name, value in (("licence", found.licence), ("citation", found.citation), ("contact sheet", drawn)):
         if value:
             echo(f"{name}: {value}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command("convert")
@@ -153,6 +156,8 @@ def _convert(lines: "LineSet", destination: Path, format: str | None = None) -> 
         _tell(lines)
     several = f" and {len(files) - 5} more" if len(files) > 5 else ""
     echo(f"written: {', '.join(map(str, files[:5]))}{several}")
+    if lines.lost:
+        raise typer.Exit(1)
 
 
 def _tell(lines: "LineSet", most: int = 10) -> None:

@@ -108,6 +108,8 @@ def transcribe(
     echo(told if out is None else f"{told}: {where}", err=out is None)
     if not summary.transcribed:
         raise typer.Exit(2)
+    if lines.lost:
+        raise typer.Exit(1)
 
 
 def emit(

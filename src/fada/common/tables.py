@@ -34,7 +34,12 @@ BOMB_BYTES = 2**30
 """A column of a row group that unpacks to more than this, and to more than `BOMB_RATIO` times the file, is refused."""
 
 BOMB_RATIO = 1000
-"""Neither does a file have more rows than a million and so many for each of its bytes."""
+
+ROWS_PER_BYTE = 100
+"""A file with more rows than a million and so many for each of its bytes is refused."""
+
+LOST = "rows cannot be read"
+"""The kind of :class:`Damage` of a file that is damaged itself, whatever is in its rows."""
 
 _UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogateescape makes of bytes that are not text
 _BLOCK = 2**18
@@ -342,7 +347,11 @@ def _json_rows(stream: Iterable[str], expected: str) -> Iterator[Placed]:
             yield number, _undecoded(expected)
             continue
         try:
-            row = _DECODER.decode(line)
+            row = json.loads(line)
+            if isinstance(row, dict) and line.count(":") > len(
+                row
+            ):  # a key may stand twice, of which the parser keeps the last one
+                row = _DECODER.decode(line)
         except _TwiceError as error:
             yield number, Damage(f"the key {str(error)!r} stands twice; remove one of the two", "key stands twice")
         except (ValueError, RecursionError) as error:
@@ -397,7 +406,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
                 problem = error
             if read < ends[damaged]:
                 lost = ends[damaged] - read
-                yield Damage(f"{lost} rows from here on cannot be read ({problem})", "rows cannot be read", lost)
+                yield Damage(f"{lost} rows from here on cannot be read ({problem})", LOST, lost)
                 read = ends[damaged]
             damaged += 1
 
@@ -428,7 +437,7 @@ def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | Non
                     return
                 batch.validate(full=True)  # a damaged offset would be followed anywhere in memory
             except (pa.ArrowException, OSError, SystemError, StopIteration) as error:
-                yield Damage(f"the rest of the table cannot be read ({error})", "rows cannot be read")
+                yield Damage(f"the rest of the table cannot be read ({error})", LOST)
                 return
             for start in range(0, batch.num_rows, BATCH):
                 yield batch.select(columns).slice(start, BATCH)
@@ -477,7 +486,7 @@ def _unreadable(path: Path, error: object) -> FadaError:
 def _refuse_bomb(path: Path, metadata: Any) -> None:
     """Refuse a small file that unpacks to far more than memory holds."""
     size = path.stat().st_size
-    if metadata.num_rows > 1_000_000 + BOMB_RATIO * size:
+    if metadata.num_rows > 1_000_000 + ROWS_PER_BYTE * size:
         raise FadaError(f"{path}: {size:,} bytes that claim {metadata.num_rows:,} rows; not read, to be safe.")
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group)

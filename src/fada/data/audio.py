@@ -9,8 +9,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fada.data.line import SAMPLE_RATE
 from fada.errors import FadaError, missing_extra
+
+SAMPLE_RATE = 16_000
+"""Samples per second of what is read."""
 
 AudioSource = str | os.PathLike[str] | bytes | BinaryIO
 

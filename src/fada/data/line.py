@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from fada._version import __version__
+from fada.common.tables import LOST
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 LISTED = 10_000
 """So many skipped lines and notes are listed one by one; all are counted."""
-
-SAMPLE_RATE = 16_000
-"""Samples per second of what :meth:`Line.load_audio` returns."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -95,7 +93,7 @@ class Line:
         """The line's sound: samples (n,) float32 in [-1, 1], mono, and the sample rate 16,000."""
         if self.audio is None:
             raise FadaError(f"{self.source or self.id}: the line has no sound.")
-        from fada.data.audio import load_audio
+        from fada.data.audio import SAMPLE_RATE, load_audio
 
         return load_audio(self.audio), SAMPLE_RATE
 
@@ -233,6 +231,11 @@ class LineSet:
     def reasons(self) -> Counter[str]:
         """How often each reason for leaving something out occurred in the last pass."""
         return self._log.reasons
+
+    @property
+    def lost(self) -> int:
+        """How many lines the last pass could not read because a table is damaged."""
+        return self._log.reasons[LOST]
 
     @property
     def notes(self) -> list[str]:

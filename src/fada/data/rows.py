@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ _HEADERLESS = ("file", "text", "domain")
 _MEDIA_SUFFIXES = tuple(IMAGE_SUFFIXES | AUDIO_SUFFIXES)
 
 
-@dataclass(frozen=True)
+@dataclass
 class TableLines:
     """The lines of one table.
 
@@ -37,7 +38,7 @@ class TableLines:
     number_ids: str = ""
     _detected: dict[tuple[str, ...], Columns] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The table, as messages name it."""
         return self.base.name(self.file)

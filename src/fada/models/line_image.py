@@ -2,9 +2,13 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from scipy import ndimage
 
 from fada.data.images import MAX_WIDTH, MIN_WIDTH
+
+MAX_ROWS = 512
+"""Images of lines that are higher are scaled to so many rows first: the work grows with the cube of their height."""
 
 _INK_SPREAD = 3.4  # half the crop, in mean distances of the ink from the centre line: keeps accents and tails
 
@@ -23,6 +27,14 @@ def ink_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.clip(ink / max(full, 1.0), 0, 1).astype(np.float32)
 
 
+def _reduced(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """An image that is too large for a line, scaled down, keeping its aspect as far as a pixel allows."""
+    rows, columns = grey.shape
+    factor = max(rows / MAX_ROWS, columns / (2 * MAX_WIDTH))
+    size = max(round(columns / factor), 1), max(round(rows / factor), 1)
+    return np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.BOX, reducing_gap=2.0), dtype=np.uint8)
+
+
 def straighten(grey: NDArray[np.uint8], height: int, aspect: float = 1.0) -> NDArray[np.uint8]:
     """Crop a grey line (any height, any width) around its writing, level it, and scale it to `height`.
 
@@ -38,6 +50,8 @@ def straighten(grey: NDArray[np.uint8], height: int, aspect: float = 1.0) -> NDA
     Returns:
         (height, width) uint8, dark on white; a line that would be wider than `MAX_WIDTH` is squeezed to it.
     """
+    if max(grey.shape[0] / MAX_ROWS, grey.shape[1] / (2 * MAX_WIDTH)) > 1:
+        grey = _reduced(grey)
     ink = ink_of(grey)
     rows, columns = ink.shape
     blurred = ndimage.gaussian_filter(ink, (rows * 0.16, rows * 0.8), mode="constant")

@@ -74,7 +74,31 @@ def _line(element: Element, index: int) -> XmlLine:
         box=box,
         baseline=_baseline(element.get("BASELINE"), box),
         region=None if block is None else block.get("ID"),
+        own_id=_own_id(element),
     )
+
+
+_ID_TAG = "fada line id"
+
+
+def _own_id(element: Element) -> str | None:
+    names = (element.get("TAGREFS") or "").split()
+    if not names:
+        return None
+    tags = element.getroottree().getroot().iterfind("{*}Tags/{*}OtherTag")
+    return next((tag.get("LABEL") for tag in tags if tag.get("TYPE") == _ID_TAG and tag.get("ID") in names), None)
+
+
+def set_id(element: Element, name: str) -> None:
+    """Keep the id that a line had elsewhere, as a tag of the line."""
+    root = element.getroottree().getroot()
+    tags = root.find("{*}Tags")
+    if tags is None:
+        tags = etree.Element(_sibling_name(root, "Tags"))
+        insert_last_of(root, ("Description", "Styles"), tags)
+    tag = etree.SubElement(tags, _sibling_name(root, "OtherTag"), ID=f"id_{element.get('ID')}", TYPE=_ID_TAG)
+    tag.set("LABEL", xml_text(name))
+    element.set("TAGREFS", tag.get("ID"))
 
 
 def _box(element: Element) -> tuple[float, float, float, float] | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from urllib.parse import quote, unquote
 
 from lxml import etree
 from lxml.builder import ElementMaker
@@ -104,7 +105,21 @@ def _line(element: Element, index: int) -> XmlLine:
         polygon=_points(element.find("{*}Coords")),
         baseline=() if baseline is None else _points(baseline),
         region=None if parent is None else parent.get("id"),
+        own_id=_own_id(element),
     )
+
+
+_OWN_ID = re.compile(r"fadaId\s*\{id:([^;}]*);?\}")
+
+
+def _own_id(element: Element) -> str | None:
+    found = _OWN_ID.search(element.get("custom") or "")
+    return unquote(found[1]) if found else None
+
+
+def set_id(element: Element, name: str) -> None:
+    """Keep the id that a line had elsewhere."""
+    element.set("custom", f"fadaId {{id:{quote(name, safe='/#')};}}")
 
 
 def _points(element: Element | None) -> tuple[Point, ...]:

@@ -187,7 +187,7 @@ class PageReader:
         if split:
             extra["split"] = split
         return Line(
-            id=f"{page_name}#{line.id}",
+            id=line.own_id or f"{page_name}#{line.id}",
             text=line.text,
             domain=self.reading.domain_of(None, name, extra, self.base, self.log),
             image=crop,
@@ -343,9 +343,12 @@ def _write_new(results: Iterable[Transcription], folder: Path, provenance: Prove
         module = _module(tree.getroot())
         # Lines are grouped by region in the file, so its order may differ from the one given.
         elements = {element.get("ID") or element.get("id"): element for element in xml.text_lines(tree.getroot())}
+        page_name = file.relative_to(folder).with_suffix("").as_posix()
         for place, result in enumerate(found, 1):
             if result.text is not None:
                 module.set_text(elements[f"line_{place}"], result)
+            if result.id != f"{page_name}#line_{place}":
+                module.set_id(elements[f"line_{place}"], result.id)
         module.record(tree, provenance)
         xml.etree.indent(tree)
         write_bytes(file, xml.serialize(tree))

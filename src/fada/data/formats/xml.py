@@ -35,6 +35,7 @@ class XmlLine:
     Attributes:
         index: place among all text lines of the file, in document order: finds it again, whatever its id.
         box: left, top, right, bottom.
+        own_id: of a line that was written by us and had an id from elsewhere.
     """
 
     id: str
@@ -44,6 +45,7 @@ class XmlLine:
     box: tuple[float, float, float, float] | None = None
     baseline: tuple[Point, ...] = ()
     region: str | None = None
+    own_id: str | None = None
 
 
 @dataclass(frozen=True)
