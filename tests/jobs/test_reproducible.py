@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fada.data.line import read_lines
+from fada.data.source import read_lines
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.jobs.transcribe import transcribe
