@@ -106,3 +106,19 @@ def test_emissions_of_another_program_are_decoded_and_evaluated_with_tuned_weigh
     fada("decode", folder / "foreign.npz", *options, "--out", folder / "decoded.tsv")
     rows = (folder / "decoded.tsv").read_text(encoding="utf-8").splitlines()[1:]
     assert [row.split("\t")[3] for row in rows] == run.predictions["tuned"].hypotheses
+
+
+def test_a_model_that_writes_token_by_token_is_tuned_by_command(tmp_path: Path) -> None:
+    image_folder(tmp_path / "lines")
+    settings = ["--model", "trocr-tiny", "--lam", 1, "--epochs", 1, "--set", "beam_size=2"]
+    fada("train", "--data", tmp_path / "lines", *settings, "--out", tmp_path / "run")
+    grid = ["--lam", 0.5, "--scale", 1, "--distance", "sorted_w2", "--beam", 2, "--metric", "ned"]
+    told = fada("tune", tmp_path / "run", *grid, "--curve", tmp_path / "curve.svg")[1]
+    run = load_run(tmp_path / "run")
+    assert run.tuned is not None
+    assert run.tuned.evidence is not None
+    assert (run.tuned.kind, run.tuned.evidence.metric) == ("seq2seq", "ned")
+    assert [point.weights.lam for point in run.tuned.evidence.curve] == [1.0, 0.5]
+    assert all(None not in (point.cer, point.wer, point.ned) for point in run.tuned.evidence.curve)
+    assert list(run.predictions) == ["greedy", "beam2", "tuned"]
+    assert all(sentence in told for sentence in run.tuned.sentences())

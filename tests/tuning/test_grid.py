@@ -282,6 +282,18 @@ def test_tuned_file_round_trips_and_names_mistakes(tmp_path, tuned):
         Tuned.load(tmp_path / "absent.json")
 
 
+def test_the_console_says_all_that_the_file_holds(validation, knowledge):
+    grid = Grid(lam=(0.9,), scale=(1.0,), distance=("sorted_w2",), prior_weight=(0.5, 1.0))
+    tuned = tune(BeamSearch(validation, knowledge), Tuning(grid, lms=()))
+    assert tuned.weights.prior_weight
+    assert not tuned.weights.guided
+    told = " ".join(tuned.sentences())
+    assert f"Recommended: prior weight {tuned.weights.prior_weight:g}, beam 5." in told
+    assert f"{tuned.evidence.held_out:.2f} %" in told
+    assert f"p = {tuned.evidence.gain.p:.2g}" in told
+    assert "Recommended is λ = 1" not in told
+
+
 def test_the_curve_is_drawn(tmp_path, tuned):
     for name, start in [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")]:
         draw_curve(tuned, tmp_path / name)

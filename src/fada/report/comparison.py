@@ -9,7 +9,8 @@ from fada.evaluation import significance as statistics
 from fada.evaluation.predictions import Predictions
 from fada.evaluation.scores import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
 from fada.evaluation.significance import MeanSem
-from fada.runs.groups import Experiment, RunResults, experiments
+from fada.runs.groups import Experiment, experiments
+from fada.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Contender:
     label: str
 
     @property
-    def runs(self) -> list[RunResults]:
+    def runs(self) -> list[Run]:
         """The runs, one per seed, that have this system."""
         return [run for run in self.experiment.runs if self.system in run.predictions]
 
@@ -121,7 +122,7 @@ class DataSet:
         }
 
 
-def data_sets(runs: Sequence[RunResults], baseline: str | None = None, compared: str | None = None) -> list[DataSet]:
+def data_sets(runs: Sequence[Run], baseline: str | None = None, compared: str | None = None) -> list[DataSet]:
     """The runs by data set. `baseline` and `compared` are the two systems put side by side: labels or system names."""
     groups: dict[tuple[str, str], list[Experiment]] = {}
     for experiment in experiments(runs):
@@ -142,12 +143,12 @@ def data_sets(runs: Sequence[RunResults], baseline: str | None = None, compared:
     return result
 
 
-def paired_run(contender: Contender, run: RunResults) -> RunResults:
+def paired_run(contender: Contender, run: Run) -> Run:
     """The run of `contender` with the seed of `run`, or its first."""
     return next((other for other in contender.runs if other.seed == run.seed), contender.runs[0])
 
 
-def _paired_runs(before: Contender, after: Contender) -> list[tuple[RunResults, RunResults]]:
+def _paired_runs(before: Contender, after: Contender) -> list[tuple[Run, Run]]:
     seeds = {run.seed: run for run in after.runs}
     same_seed = [(run, seeds[run.seed]) for run in before.runs if run.seed is not None and run.seed in seeds]
     return same_seed or list(zip(before.runs, after.runs, strict=False))

@@ -7,7 +7,7 @@ from typing import Any
 from fada.evaluation.scores import NO_LABEL, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
-from fada.runs.groups import RunResults
+from fada.runs.run import Run
 from fada.text.characters import natural_key
 
 
@@ -81,7 +81,7 @@ class LineList:
         }
 
     def _add(self, number: int, data_set: DataSet, options: Mapping[str, Any]) -> None:
-        entries: list[tuple[RunResults, str]] = []
+        entries: list[tuple[Run, str]] = []
         start = len(self.systems)
         for contender in data_set.contenders:
             for run in contender.runs:

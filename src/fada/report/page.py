@@ -28,8 +28,8 @@ from fada.report import images, sections
 from fada.report.comparison import DataSet, data_sets
 from fada.report.lines import LineList
 from fada.report.paper_tables import paper_tables
-from fada.runs.groups import RunResults, load_runs
-from fada.runs.run import flatten
+from fada.runs.groups import load_runs
+from fada.runs.run import Run, flatten
 from fada.text.characters import sign
 
 MAX_BYTES = 5_000_000
@@ -145,7 +145,7 @@ def _finite(value: Any) -> Any:
 
 
 def _context(
-    runs: Sequence[RunResults],
+    runs: Sequence[Run],
     sets: Sequence[DataSet],
     listed: LineList,
     look: Look,
@@ -193,7 +193,7 @@ def _context(
 
 def _embed_images(
     listed: LineList,
-    runs: Sequence[RunResults],
+    runs: Sequence[Run],
     data: str | os.PathLike[str] | None,
     budget: int,
     context: dict[str, Any],
@@ -253,13 +253,13 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _lines_of(run: RunResults) -> str:
+def _lines_of(run: Run) -> str:
     if run.reported == "validation":
         return "validation lines, on which the best epoch was chosen: there were no test lines"
     return "test lines" if "test" in run.metrics else "of a kind that is not recorded"
 
 
-def _version(run: RunResults) -> str:
+def _version(run: Run) -> str:
     version = run.setting("fada_version")
     return f"fada {version}" if isinstance(version, str) else "version not recorded"
 

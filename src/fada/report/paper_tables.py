@@ -12,7 +12,8 @@ from typing import Any
 from fada.evaluation.scores import Evaluation, over_seeds, parse_normalization
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import Cell, Table
-from fada.runs.groups import RunResults, experiments
+from fada.runs.groups import experiments
+from fada.runs.run import Run
 from fada.text.characters import natural_key
 
 METHODS = ("Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD")
@@ -28,7 +29,7 @@ _METHOD = {
 _BEAM_SIZE = re.compile(r"(?:beam|@)[ _=-]?(\d+)", re.IGNORECASE)
 
 
-def _by_method(runs: Sequence[RunResults]) -> dict[tuple[str, str], dict[str, list[Evaluation]]]:
+def _by_method(runs: Sequence[Run]) -> dict[tuple[str, str], dict[str, list[Evaluation]]]:
     """(data set, model) → method → evaluations, one per seed.
 
     Variants of one method (say, three values of λ) are rows of their own, each beside the same baselines.
@@ -51,7 +52,7 @@ def _by_method(runs: Sequence[RunResults]) -> dict[tuple[str, str], dict[str, li
     return result
 
 
-def main_table(runs: Sequence[RunResults]) -> Table | None:
+def main_table(runs: Sequence[Run]) -> Table | None:
     """Data set × model × {standard, TR-TT, FADA-TR-GD}: CER and WER, mean (SEM), the best of a row in bold."""
     results = _by_method(runs)
     paper = [m for m in ("Standard", "TR-TT", "FADA-TR-GD") if any(m in found for found in results.values())]
@@ -76,7 +77,7 @@ def main_table(runs: Sequence[RunResults]) -> Table | None:
     )
 
 
-def ablation_table(runs: Sequence[RunResults]) -> Table | None:
+def ablation_table(runs: Sequence[Run]) -> Table | None:
     """Relative change of CER against standard training for guided decoding, training alignment, and both."""
     results = {key: found for key, found in _by_method(runs).items() if "Standard" in found}
     columns = [m for m in METHODS[2:] if any(m in found for found in results.values())]
@@ -102,7 +103,7 @@ def ablation_table(runs: Sequence[RunResults]) -> Table | None:
     )
 
 
-def domain_tables(runs: Sequence[RunResults]) -> list[Table]:
+def domain_tables(runs: Sequence[Run]) -> list[Table]:
     """One table per data set: model and method × domain, CER; the best of each domain and model in bold."""
     results = _by_method(runs)
     tables = []
@@ -134,7 +135,7 @@ def domain_tables(runs: Sequence[RunResults]) -> list[Table]:
     return tables
 
 
-def beam_table(runs: Sequence[RunResults]) -> Table | None:
+def beam_table(runs: Sequence[Run]) -> Table | None:
     """Data set × model × method by beam size, from systems named by their beam (``beam 7``) or runs that record it."""
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
     for run in runs:
@@ -165,7 +166,7 @@ def beam_table(runs: Sequence[RunResults]) -> Table | None:
     )
 
 
-def systems_table(runs: Sequence[RunResults]) -> Table:
+def systems_table(runs: Sequence[Run]) -> Table:
     """Every experiment and every system: CER, WER and NED; the best of a data set and model in bold."""
     blocks: dict[tuple[str, str], list[tuple[str, str, list[Cell | None]]]] = {}
     for experiment in experiments(runs):
@@ -190,7 +191,7 @@ def systems_table(runs: Sequence[RunResults]) -> Table:
     )
 
 
-def paper_tables(runs: Sequence[RunResults]) -> list[Table]:
+def paper_tables(runs: Sequence[Run]) -> list[Table]:
     """Every table that these runs have the numbers for."""
     tables = [main_table(runs), ablation_table(runs), *domain_tables(runs), beam_table(runs), systems_table(runs)]
     return [table for table in tables if table is not None]
@@ -214,7 +215,7 @@ def _relative(value: float, baseline: float) -> MeanSem:
     return mean_sem([100 * (value - baseline) / baseline if baseline > 0 else 0.0])
 
 
-def _how(runs: Sequence[RunResults]) -> str:
+def _how(runs: Sequence[Run]) -> str:
     """How texts were compared: "micro average", and what is not the default."""
     options = runs[0].options
     parts = [f"{options.get('average') or 'micro'} average"]

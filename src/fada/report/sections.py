@@ -15,7 +15,7 @@ from fada.evaluation.significance import MeanSem
 from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
 from fada.report.comparison import Contender, DataSet, Pairing
 from fada.report.lines import LineList
-from fada.runs.groups import RunResults
+from fada.runs.run import Run
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER, natural_key, unicode_name
 from fada.text.normalizer import TextNormalizer
@@ -345,7 +345,7 @@ def _domains(
 def _frequencies(data_set: DataSet, pairing: Pairing) -> tuple[list[Drawing], str]:
     """A drawing for each domain, and what its bars are."""
     runs = [*data_set.after.runs, *data_set.before.runs]
-    targets = next((run.targets for run in runs if run.targets is not None), None)
+    targets = next((run.knowledge.targets for run in runs if run.knowledge.targets is not None), None)
     normalizer = targets.normalizer if targets is not None else TextNormalizer()
     groups: dict[str, list[int]] = {}
     for i, domain in enumerate(pairing.domains):
@@ -438,7 +438,7 @@ def _characters(pairing: Pairing, options: Compared) -> list[Listing[CharacterRo
 # --------------------------------------------------------------------------------------------- training and tuning
 
 
-def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> list[Drawing]:
+def learning_figures(runs: Sequence[Run], sets: Sequence[DataSet]) -> list[Drawing]:
     """Validation error and losses by epoch, one curve for each run; a single run shows the parts of its loss."""
     styles = _run_styles(runs, sets)
     histories = [(run, run.metrics.get("history") or []) for run in runs]
@@ -468,7 +468,7 @@ def learning_figures(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> lis
     return figures
 
 
-def tuning_figures(runs: Sequence[RunResults]) -> list[Drawing]:
+def tuning_figures(runs: Sequence[Run]) -> list[Drawing]:
     """Validation error by λ, from the tuning that a run folder holds: one curve for each scale and distance."""
     figures = []
     for run in runs:
@@ -534,7 +534,7 @@ def _plain_number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
 
 
-def _run_styles(runs: Sequence[RunResults], sets: Sequence[DataSet]) -> dict[int, str]:
+def _run_styles(runs: Sequence[Run], sets: Sequence[DataSet]) -> dict[int, str]:
     styles = {id(run): _OTHER_STYLES[i % len(_OTHER_STYLES)] for i, run in enumerate(runs)}
     for data_set in sets:
         styles |= {id(run): "s0" for run in data_set.before.runs}

@@ -11,8 +11,6 @@ from fada.evaluation.predictions import PREDICTIONS
 from fada.evaluation.scores import Evaluation
 from fada.runs.run import Run, Training
 
-RunResults = Run
-
 
 def load_runs(folders: Iterable[str | os.PathLike[str]], **options: Any) -> list[Run]:
     """Open several run folders; only ``predictions.parquet`` must be there.
