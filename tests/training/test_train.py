@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import typer
 from transformers import Trainer
 from typer.testing import CliRunner
 
@@ -580,6 +581,14 @@ def test_patience_is_longer_where_epochs_are_short_and_says_so() -> None:
     assert Patience.over(0, steps_per_epoch=15) is None
     assert "after 14 epochs" in str(Patience(14))
     assert "below 80 %" in str(Patience(14))
+
+
+def test_the_help_tells_the_defaults_that_hold() -> None:
+    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    shown = {option.name: option.show_default for option in command.params if isinstance(option.show_default, str)}
+    for name in ("model", "lam", "distance", "scale", "pool", "epochs", "patience", "batch_size", "precision", "seed"):
+        default = TrainSettings.model_fields[name].default
+        assert shown[name] == (f"{default:g}" if isinstance(default, float) else str(default)), name
 
 
 def test_an_existing_run_is_not_overwritten(reference: Run, data: Path) -> None:

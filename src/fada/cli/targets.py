@@ -178,7 +178,7 @@ def edit(
     otherwise. Without --mix, --as makes a changed copy of one domain.
     Characters that are hard to type go by name: space=0, U+0301=0.
 
-    Example: fada targets edit targets.json --set u=0 --scale e=0.5
+    Example: fada targets edit targets.json --frequency u=0 --multiply e=0.5
     """
     from fada.cli.output import chosen_format
     from fada.errors import FadaError

@@ -17,24 +17,45 @@ def train(
     validation: list[str] = typer.Option([], help="Lines to choose the best epoch on, if --data has no such split."),
     test: list[str] = typer.Option([], help="Lines to report on, if --data has no such split."),
     out: Path | None = typer.Option(None, "--out", "-o", help="The run folder to write."),
-    model: str | None = typer.Option(None, help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."),
+    model: str | None = typer.Option(
+        None, show_default="crnn:base", help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."
+    ),
     targets: Path | None = typer.Option(None, help="Target file; counted on the training text if not given."),
-    lam: float | None = typer.Option(None, min=0, max=1, help="λ: 1 is the plain task loss, 0 alignment alone."),
-    distance: str | None = typer.Option(None, help="sorted_w2 (the paper), aligned_w2, js, kl, w1."),
-    scale: float | None = typer.Option(None, min=0, help="Factor of the distance; 1 is the paper."),
-    pool: str | None = typer.Option(None, help="Whose frequencies are aligned: sample (the paper), domain, epoch."),
-    lam_schedule: str | None = typer.Option(None, help="fixed, warmup (alignment comes in slowly), adaptive."),
-    tagging: str | None = typer.Option(None, help="TR-TT: none, given or predicted domain tokens."),
-    new_characters: str | None = typer.Option(None, help="Characters that a loaded model lacks: fail, add, ignore."),
-    epochs: int | None = typer.Option(None, min=1, help="At most so many."),
-    patience: int | None = typer.Option(None, min=0, help="Stop after so many epochs without a better CER; 0 never."),
-    batch_size: int | None = typer.Option(None, min=1, help="Lines per step and process."),
-    learning_rate: float | None = typer.Option(None, help="At its peak."),
-    precision: str | None = typer.Option(None, help="fp32, bf16 or fp16."),
-    max_seconds: float | None = typer.Option(None, help="Audio window of Whisper; shorter is faster."),
-    seed: int | None = typer.Option(None, help="Decides everything that is random."),
-    threads: int | None = typer.Option(None, min=1, help="CPU threads."),
-    device: str | None = typer.Option(None, help="auto or cpu."),
+    lam: float | None = typer.Option(
+        None, show_default="0.5", min=0, max=1, help="λ: 1 is the plain task loss, 0 alignment alone."
+    ),
+    distance: str | None = typer.Option(
+        None, show_default="sorted_w2", help="sorted_w2 (the paper), aligned_w2, js, kl, w1."
+    ),
+    scale: float | None = typer.Option(None, show_default="1", min=0, help="Factor of the distance; 1 is the paper."),
+    pool: str | None = typer.Option(
+        None, show_default="sample", help="Whose frequencies are aligned: sample (the paper), domain, epoch."
+    ),
+    lam_schedule: str | None = typer.Option(
+        None, show_default="fixed", help="fixed, warmup (alignment comes in slowly), adaptive."
+    ),
+    tagging: str | None = typer.Option(
+        None, show_default="none", help="TR-TT: none, given or predicted domain tokens."
+    ),
+    new_characters: str | None = typer.Option(
+        None, show_default="add", help="Characters that a loaded model lacks: fail, add, ignore."
+    ),
+    epochs: int | None = typer.Option(None, show_default="30", min=1, help="At most so many."),
+    patience: int | None = typer.Option(
+        None,
+        show_default="4",
+        min=0,
+        help="Stop after so many epochs without a better CER, once the model reads; more on few lines; 0 never.",
+    ),
+    batch_size: int | None = typer.Option(None, show_default="4", min=1, help="Lines per step and process."),
+    learning_rate: float | None = typer.Option(None, show_default="the model's own", help="At its peak."),
+    precision: str | None = typer.Option(None, show_default="fp32", help="fp32, bf16 or fp16."),
+    max_seconds: float | None = typer.Option(
+        None, show_default="10", help="Audio window of Whisper; shorter is faster."
+    ),
+    seed: int | None = typer.Option(None, show_default="0", help="Decides everything that is random."),
+    threads: int | None = typer.Option(None, show_default="as PyTorch does", min=1, help="CPU threads."),
+    device: str | None = typer.Option(None, show_default="auto", help="auto or cpu."),
     set_: list[str] = typer.Option([], "--set", help="Any other setting, as key=value; repeatable."),
     resume: bool = typer.Option(False, "--resume", help="Continue the run in --out from its last checkpoint."),
 ) -> None:
@@ -42,6 +63,8 @@ def train(
 
     The run folder holds the model, metrics of every epoch, predictions and emissions. After an interruption, the same
     command with --resume ends with the same result.
+
+    Example: fada train --model french --data my_lines --epochs 10 --out runs/mine
     """
     given = {name: value for name, value in locals().items() if name not in ("recipe", "set_", "reading")}
     chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
