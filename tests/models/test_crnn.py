@@ -167,3 +167,13 @@ def test_the_processor_reads_images_and_arrays_alike() -> None:
 def test_an_unknown_preset_is_named() -> None:
     with pytest.raises(fada.FadaError, match="no C-RNN preset 'huge'"):
         CRNNRecognizer.build(["a"], "huge")
+
+
+def test_a_large_image_is_scaled_before_it_is_straightened():
+    rows, columns = 6000, 9000
+    page = np.full((rows, columns), 230, np.uint8)
+    page[2800:3200, 500:8500:40] = 20
+    small = page[::12, ::12]
+    large, reference = straighten(page, 40), straighten(small, 40)
+    assert large.shape == reference.shape
+    assert abs(float(large.mean()) - float(reference.mean())) < 25

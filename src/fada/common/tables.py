@@ -41,7 +41,6 @@ ROWS_PER_BYTE = 100
 LOST = "rows cannot be read"
 """The kind of :class:`Damage` of a file that is damaged itself, whatever is in its rows."""
 
-_UNDECODED = re.compile("[\\udc80-\\udcff]")  # what the error handler surrogateescape makes of bytes that are not text
 _BLOCK = 2**18
 
 
@@ -196,6 +195,15 @@ def encoding_advice(expected: str) -> str:
     )
 
 
+def _is_text(decoded: str) -> bool:
+    """Whether no byte was undecodable, which the error handler surrogateescape makes half of a surrogate pair of."""
+    try:
+        decoded.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _undecoded(expected: str) -> Damage:
     return Damage(encoding_advice(expected), f"not {expected}")
 
@@ -264,7 +272,7 @@ def _cells(
             yield number, Damage(reason, "wrong number of cells")
             continue
         for cell in cells:
-            if not cell.isascii() and _UNDECODED.search(cell):
+            if not cell.isascii() and not _is_text(cell):
                 yield number, _undecoded(expected)
                 break
         else:
@@ -341,16 +349,14 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 def _json_rows(stream: Iterable[str], expected: str) -> Iterator[Placed]:
     for number, line in enumerate(stream, 1):
-        if line.isspace() or not line:
+        if line.isspace():
             continue
-        if not line.isascii() and _UNDECODED.search(line):
+        if not line.isascii() and not _is_text(line):
             yield number, _undecoded(expected)
             continue
         try:
             row = json.loads(line)
-            if isinstance(row, dict) and line.count(":") > len(
-                row
-            ):  # a key may stand twice, of which the parser keeps the last one
+            if isinstance(row, dict) and line.count(":") > len(row):  # a key may stand twice; the last one was kept
                 row = _DECODER.decode(line)
         except _TwiceError as error:
             yield number, Damage(f"the key {str(error)!r} stands twice; remove one of the two", "key stands twice")

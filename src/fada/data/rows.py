@@ -43,6 +43,10 @@ class TableLines:
         """The table, as messages name it."""
         return self.base.name(self.file)
 
+    @cached_property
+    def _folder(self) -> str:
+        return os.path.join(os.path.dirname(self.name), "")
+
     def of(self, table: Table) -> Iterator[Line]:
         """The lines; rows that cannot be used are logged."""
         name, found = self.name, 0
@@ -103,7 +107,7 @@ class TableLines:
         extra = {key: value for key, value in row.items() if key not in columns.consumed}
         if split:
             extra["split"] = split
-        written = os.path.join(os.path.dirname(self.name), path) if path else self.name
+        written = self._folder + path if path else self.name
         return Line(
             id=columns.id_of(row, f"{self.number_ids}:{number}" if self.number_ids else source),
             text=None if text is None else str(text),
@@ -156,9 +160,7 @@ def table_texts(
     columns_of: dict[tuple[str, ...], _TextColumns] = {}
 
     def detect(names: tuple[str, ...], where: str) -> _TextColumns:
-        if names not in columns_of:
-            columns_of[names] = _text_columns(names, reading, where)
-        return columns_of[names]
+        return columns_of.setdefault(names, _text_columns(names, reading, where))
 
     with open_table(file, encoding=reading.encoding, headerless=headerless(reading), on_bytes=on_bytes) as table:
         chosen: list[str] | None = None
@@ -169,7 +171,8 @@ def table_texts(
             ]
         for number, row in whole(file, table.rows(chosen)):
             if chosen is None:
-                columns = detect(tuple(row), place(file, number))
+                names = tuple(row)
+                columns = columns_of.get(names) or detect(names, place(file, number))
             if not keeps(canonical_split(str(row.get(columns.split) or "")) if columns.split else None):
                 continue
             text = row[columns.text]
