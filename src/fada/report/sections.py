@@ -12,6 +12,7 @@ from fada.decoding.weights import Weights
 from fada.evaluation.confusions import character_changes, confusions
 from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, score_lines
 from fada.evaluation.significance import MeanSem
+from fada.evaluation.systems import READS_BELOW
 from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
 from fada.report.comparison import Contender, DataSet, Pairing
 from fada.report.lines import LineList
@@ -23,8 +24,6 @@ from fada.text.normalizer import TextNormalizer
 SHOWN_CHARACTERS = 22
 SHOWN_DOMAINS = 12
 SHOWN_CONFUSIONS = 10
-UNREAD = 50.0
-"""CER in percent above which a model is said not to read: what such systems differ in is no gain."""
 _OTHER_STYLES = ("s2", "s3", "s4", "s5")
 Compared = Mapping[str, Any]
 """How texts are compared: `average`, `units`, `normalization` of :func:`fada.evaluate`."""
@@ -156,7 +155,7 @@ def view(number: int, data_set: DataSet, listed: LineList, options: Compared, re
     pairing = Pairing.of(data_set.before, data_set.after)
     before, after = evaluations[data_set.before.label], evaluations[data_set.after.label]
     frequencies, target_name = _frequencies(data_set, pairing)
-    unread = all(c.rates["cer"].mean > UNREAD for c in data_set.contenders)
+    unread = all(c.rates["cer"].mean > READS_BELOW for c in data_set.contenders)
     return View(
         index=number,
         name=data_set.name,
