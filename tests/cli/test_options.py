@@ -22,6 +22,7 @@ TWO_MEANINGS = {
     "--domain": "the domain of all lines; for target files the domains to show or change",
     "--format": "of figures or of lines: what is written",
     "--from": "the first of two domains",
+    "--lines": "a source of lines, by path or by the name of a published set",
     "--recipe": "a YAML file of settings",
     "--test": "what to report on: lines, or their emissions",
     "-f": "short for --forbid where text is written, for --format where files are",
@@ -46,6 +47,10 @@ COMMANDS = dict(commands())
 def options() -> Iterator[tuple[str, Any]]:
     for name, command in COMMANDS.items():
         yield from ((name, p) for p in command.params if p.param_type_name == "option" and not p.hidden)
+
+
+def spellings(command: str) -> set[str]:
+    return {s for c, p in options() if c == command for s in (*p.opts, *p.secondary_opts)}
 
 
 def kind(parameter: Any) -> str:
@@ -94,8 +99,7 @@ def test_every_example_is_of_a_command() -> None:
     assert sorted(EXAMPLES) == sorted(COMMANDS)
     for command, example in EXAMPLES.items():
         assert example.startswith(f"fada {command} ") or example == f"fada {command}"
-        known = {s for c, p in options() if c == command for s in (*p.opts, *p.secondary_opts)}
-        assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", example)) <= known
+        assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", example)) <= spellings(command)
 
 
 def test_every_command_is_on_a_page() -> None:
