@@ -122,16 +122,32 @@ def test_mixture_is_linear_in_probabilities_and_sums_to_one() -> None:
 def test_an_automaton_over_symbols_is_the_model_over_their_text() -> None:
     model = CharNgram.train(LINES, 4).interpolate(CharNgram.train(["cabbage"], 3), 0.4)
     symbols = ["<blank>", "ab", "", "r", "\u2603", "é", "a"]
-    arrays, ceiling = model.automaton(symbols, blank=0)
+    arrays = model.automaton(symbols, blank=0)
     states, reached = arrays.start.copy(), arrays.start.copy()
     text, total = "", 0.0
     for c in [1, 3, 6, 2, 4, 5, 1, 6]:
         step = automaton_step(arrays, states, c, reached)
-        assert step <= ceiling[c] + 1e-12
+        assert step <= arrays.bounds[arrays.context[states], c].max() + 1e-12
         states[:] = reached
         total += step
         text += symbols[c]
         assert total == pytest.approx(model.log_prob(text))
+
+
+@pytest.mark.parametrize("smoothing", ["witten-bell", "kneser-ney"])
+def test_no_class_is_more_probable_than_the_bound_of_its_context(smoothing: str) -> None:
+    rng = np.random.default_rng(3)
+    model = CharNgram.train(LINES, 5, smoothing).interpolate(CharNgram.train(["cabbage"], 3), 0.4)
+    symbols = ["<blank>", *model.vocabulary, "ab", "bra", "", "\u2603"]
+    arrays = model.automaton(symbols, blank=0)
+    for _ in range(30):
+        states, reached = arrays.start.copy(), arrays.start.copy()
+        for c in rng.integers(1, len(symbols), 20):
+            for other in range(1, len(symbols)):
+                step = automaton_step(arrays, states, other, reached)
+                assert step <= arrays.bounds[arrays.context[states], other].max() + 1e-12
+            automaton_step(arrays, states, c, reached)
+            states[:] = reached
 
 
 def test_the_normaliser_is_applied_to_training_text() -> None:

@@ -18,7 +18,7 @@ from fada.common.say import waiting
 from fada.decoding.guidance import Guidance
 from fada.decoding.hypothesis import Alignment, Hypothesis
 from fada.decoding.kernels import ctc as kernel
-from fada.decoding.kernels.align import align_labels, spell
+from fada.decoding.kernels.align import align_labels, forward_of, spell
 from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
@@ -32,6 +32,7 @@ _FEW_LINES = 16
 _DEPTH, _DEEPEST = 4096, 65_000
 """Room for the highest count of one character at first, and at most (counts are 16 bits wide)."""
 _UNKNOWN_AT_ONCE = 4096
+_MOST_BEGINNINGS = 256
 _UTF_32 = "utf-32-le" if sys.byteorder == "little" else "utf-32-be"
 
 
@@ -62,6 +63,35 @@ class Classes:
             array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
         return np.require(array, array.dtype.type, ["C", "ALIGNED", "WRITEABLE"])
 
+    def beginnings(self, prefix: str) -> list[tuple[int, ...]]:
+        """The shortest label sequences that write `prefix`, or a text that begins with it, without empty labels."""
+        written = [(c, symbol) for c, symbol in enumerate(self.symbols) if symbol and c != self.blank]
+        found: list[tuple[int, ...]] = []
+        open_: list[tuple[tuple[int, ...], str]] = [((), prefix)]
+        while open_:
+            labels, rest = open_.pop()
+            for c, symbol in written:
+                if symbol.startswith(rest):
+                    found.append((*labels, c))
+                elif rest.startswith(symbol):
+                    open_.append(((*labels, c), rest[len(symbol) :]))
+            if len(found) + len(open_) > _MOST_BEGINNINGS:
+                raise FadaError(
+                    f"the prefix {prefix!r} can be written in more than {_MOST_BEGINNINGS} ways with the symbols of "
+                    "this model, too many to try each."
+                )
+        return found
+
+    def without_empty(self, log_probs: np.ndarray) -> np.ndarray:
+        """The same with all classes that write nothing taken for blanks, which they are as far as texts go."""
+        empty = [c for c, symbol in enumerate(self.symbols) if not symbol and c != self.blank]
+        if not empty:
+            return log_probs
+        changed = log_probs.copy()
+        changed[:, self.blank] = np.logaddexp.reduce(log_probs[:, [self.blank, *empty]], axis=1)
+        changed[:, empty] = -np.inf
+        return changed
+
     def align(self, log_probs: np.ndarray, labels: Sequence[int]) -> Alignment:
         """Where `labels` stand in `log_probs`, (T, V), on the most probable path."""
         spans = align_labels(np.asarray(log_probs, np.float64), np.array(labels, np.int64), self.blank)
@@ -86,8 +116,6 @@ class LanguageTerm(NamedTuple):
     """A language model over the classes, and its weight."""
 
     automaton: Automaton
-    ceiling: np.ndarray
-    """(V,) the highest log-probability of each class in any context."""
     weight: float
 
 
@@ -136,12 +164,17 @@ class Plan:
             reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
             # Another memory order would be another type, and compiled anew.
             class_weight=np.ascontiguousarray(own + bonus + masked),
-            class_ceiling=np.ascontiguousarray(ceiling + bonus + masked + self.language.weight * self.language.ceiling),
+            class_ceiling=np.ascontiguousarray(ceiling + bonus + masked),
             cell_weight=cell_weight,
             most_removed=table.most_removed,
             most_added=table.most_added,
             tracks_text=table.has_programs and (bool(cell_weight.any()) or constraint_matters),
         )
+
+
+_NO_BEGINNINGS = kernel.Beginnings(
+    np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, 2)), np.empty(0, np.int64)
+)
 
 
 class Batch:
@@ -169,6 +202,7 @@ class Batch:
         compile_once()
         self.classes, self.guidances, self.nbest, self.alignment = classes, guidances, nbest, alignment
         self._ids, self._failed = ids, failed
+        self.beginnings = _NO_BEGINNINGS
         n, V = len(lines), len(classes.symbols)
         self.lines = list(lines)
         try:
@@ -203,6 +237,19 @@ class Batch:
         self.hypotheses: list[list[Hypothesis]] = [[]] * n
         for i, reason in refused.items():
             self.refuse(i, reason)
+
+    def begin_with(self, beginnings: Sequence[Sequence[int]]) -> None:
+        """Search only for hypotheses that begin with these labels, for each line at least one."""
+        forward = [
+            forward_of(np.asarray(line, np.float64), np.array(labels, np.int64), self.classes.blank)
+            for line, labels in zip(self.lines, beginnings, strict=True)
+        ]
+        self.beginnings = kernel.Beginnings(
+            np.array([c for labels in beginnings for c in labels], np.int32),
+            np.cumsum([0, *map(len, beginnings)], dtype=np.int64),
+            np.concatenate(forward),
+            np.cumsum([0, *map(len, forward)], dtype=np.int64),
+        )
 
     def name(self, i: int) -> str:
         """What errors call a line."""
@@ -304,13 +351,19 @@ class Share:
         """How many lines no thread has taken yet; may be below 0."""
         return len(self.queue.order) - int(self.queue.taken[0])
 
+    @property
+    def kernel(self) -> Any:
+        """The compiled search that is needed, no larger."""
+        plain = self.plan.language.weight == 0 and self.batch.beginnings is _NO_BEGINNINGS
+        return kernel.search_lines if plain else kernel.search_with_all_terms
+
     def search(self, most_lines: int) -> None:
         """Decode so many lines, or what is left; any number of threads may do so."""
         batch = self.batch
         table, score = self.plan.arrays
         depth = min(self.most_frames * score.most_added, self.deepest) + score.most_added + 3
         unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
-        kernel.search_lines(
+        self.kernel(
             batch.where,
             self.queue,
             most_lines,
@@ -323,6 +376,7 @@ class Share:
             score,
             table,
             self.plan.language.automaton,
+            batch.beginnings,
             batch.results,
             unknown,
         )
@@ -359,9 +413,10 @@ class Share:
 
 def decode_shares(shares: list[Share], threads: int, collect: Callable[[], None]) -> None:
     """Decode the lines of all shares on so many threads, this one among them."""
-    if not kernel.search_lines.signatures:
-        with _compiling, waiting("preparing the decoder (compiled once, then cached) …"):
-            shares[0].search(0)
+    for share in shares:
+        if not share.kernel.signatures:
+            with _compiling, waiting("preparing the decoder (compiled once, then cached) …"):
+                share.search(0)
     while shares:
         _decode_once(shares, threads, collect)
         shares = [share for share in shares if share.prepare_rest()]

@@ -122,7 +122,7 @@ class CTCBeamDecoder:
         self._steps: dict[TextNormalizer, SymbolSteps] = {}
         self._tables: dict[Any, StepTable] = {}
         self._rows: dict[int, TargetRow] = {}
-        self._automata: dict[int, tuple[CharNgram | None, Automaton, np.ndarray]] = {}
+        self._automata: dict[int, tuple[CharNgram | None, Automaton]] = {}
         self._plans: dict[Any, Plan] = {}
         if target is not None:
             self._row(target)
@@ -140,15 +140,39 @@ class CTCBeamDecoder:
             other._tables, other._automata = self._tables, self._automata
         return other
 
-    def decode(self, log_probs: Any, nbest: int = 1, alignment: bool = False) -> list[Hypothesis]:
+    def decode(self, log_probs: Any, nbest: int = 1, alignment: bool = False, prefix: str = "") -> list[Hypothesis]:
         """The best readings of one line, best first.
 
         Args:
             log_probs: (T, V) natural log-probabilities per frame and class, float32 or float64, numpy or torch.
             nbest: how many hypotheses to return, at most `beam_size`; fewer if there are not as many.
             alignment: whether the hypotheses tell the frames and the confidence of each character.
+            prefix: what the text must begin with, as it is written. Its probability is summed over all paths; the
+                beam is for what follows. If it cannot be, the one hypothesis is empty and impossible.
         """
+        if prefix:
+            return self._continue(log_probs, nbest, alignment, prefix)
         return self.decode_batch([log_probs], nbest=nbest, alignment=alignment)[0]
+
+    def _continue(self, log_probs: Any, nbest: int, alignment: bool, prefix: str) -> list[Hypothesis]:
+        """The best readings that begin with `prefix`: each way to write it has a beam of its own."""
+        nbest = min(_check_count("nbest", nbest), self.beam_size)
+        line = self._classes.without_empty(normalized(self._classes.read(log_probs)))
+        beginnings = self._classes.beginnings(prefix)
+        guidance = None if self.target is None else self._row(self.target).guidance
+        found: list[Hypothesis] = []
+        if beginnings:
+            many = len(beginnings)
+            batch = Batch(self._classes, [line] * many, [guidance] * many, nbest, alignment)
+            batch.begin_with(beginnings)
+            targets, lms = [self.target] * many, [self.lm] * many
+            ((plan, members),) = self._grouped(targets, lms, alike=True)
+            decode_shares([Share(plan, batch, self.beam_size, members, targets)], 1, batch.collect_finished)
+            batch.collect_rest()
+            found = [h for hypotheses in batch.hypotheses for h in hypotheses if h.log_prob > -np.inf]
+        distance = None if guidance is None else guidance.distance_of("")
+        found.sort(key=lambda h: -h.score)
+        return found[:nbest] or [Hypothesis("", -np.inf, -np.inf, distance)]
 
     def decode_batch(
         self,
@@ -245,8 +269,8 @@ class CTCBeamDecoder:
         if id(lm) not in self._automata:
             if lm is not None and not isinstance(lm, CharNgram):
                 raise FadaError(f"lm is a {type(lm).__name__}, expected a CharNgram: the search must see inside it.")
-            self._automata[id(lm)] = lm, *(lm or CharNgram.uniform("")).automaton(self.symbols, self.blank)
-        return LanguageTerm(*self._automata[id(lm)][1:], self.lm_weight if lm is not None else 0.0)
+            self._automata[id(lm)] = lm, (lm or CharNgram.uniform("")).automaton(self.symbols, self.blank)
+        return LanguageTerm(self._automata[id(lm)][1], self.lm_weight if lm is not None else 0.0)
 
     def _grouped(
         self,

@@ -102,12 +102,8 @@ class CharNgram:
         kept = [i for i, w in enumerate(weights) if w > 0]
         return CharNgram([components[i] for i in kept], [weights[i] for i in kept])
 
-    def automaton(self, symbols: Sequence[str], blank: int | None = None) -> tuple[Automaton, np.ndarray]:
-        """The model over the classes of a recogniser.
-
-        Returns:
-            the arrays, and (V,) an upper bound of the log-probability of each class in any context.
-        """
+    def automaton(self, symbols: Sequence[str], blank: int | None = None) -> Automaton:
+        """The model over the classes of a recogniser."""
         texts = ["" if i == blank else symbol for i, symbol in enumerate(symbols)]
         states = np.cumsum([0] + [len(c.suffix) for c in self.components])
         arcs = np.cumsum([0] + [len(c.character) for c in self.components])
@@ -116,11 +112,19 @@ class CharNgram:
         share = np.stack([c.shares(row) for c, row in zip(self.components, text, strict=True)])
         text_first = np.zeros(len(texts) + 1, np.int32)
         np.cumsum([len(t) for t in texts], out=text_first[1:])
-        mixture = np.array(self.weights)
-        best = np.stack([c.ceilings[row] for c, row in zip(self.components, text, strict=True)]) + share
-        ceiling = np.concatenate([[0.0], np.cumsum(np.log(mixture @ np.exp(best)))])
+        contexts = [c.contexts for c in self.components]
+        rows = np.cumsum([0] + [len(highest) for _, highest in contexts])
+        # A class can gain what its first character can after its context, and all others after any.
+        anywhere = np.stack([c.ceilings[row] for c, row in zip(self.components, text, strict=True)]) + share
+        further = np.concatenate([[0.0], np.cumsum(anywhere.max(axis=0))])
+        written = np.diff(text_first) > 0
+        begun = text_first[:-1][written]
+        bounds = np.zeros((rows[-1], len(texts)))
+        bounds[:, written] = further[text_first[1:][written]] - further[begun + 1]
+        for (_, highest), spelt, own, row in zip(contexts, text, share, rows[:-1], strict=True):
+            bounds[row : row + len(highest), written] += highest[:, spelt[begun]] + own[begun]
         parts = list(zip(self.components, states[:-1].tolist(), arcs[:-1].tolist(), strict=True))
-        arrays = Automaton(
+        return Automaton(
             first=np.concatenate([*(c.first[:-1] + a for c, _, a in parts), arcs[-1:]]).astype(np.int64),
             character=np.concatenate([c.character for c in self.components]).astype(np.int32),
             log_prob=np.concatenate([c.log_prob for c in self.components]).astype(np.float64),
@@ -128,16 +132,17 @@ class CharNgram:
             backoff=np.concatenate([c.backoff for c in self.components]).astype(np.float64),
             suffix=np.concatenate([np.where(c.suffix < 0, -1, c.suffix + s) for c, s, _ in parts]).astype(np.int32),
             start=np.array([c.start + s for c, s, _ in parts], np.int32),
-            mixture=mixture,
+            mixture=np.array(self.weights),
             text_first=text_first,
             text=np.ascontiguousarray(text),
             text_share=np.ascontiguousarray(share),
+            context=np.concatenate([c + r for (c, _), r in zip(contexts, rows[:-1], strict=True)]).astype(np.int32),
+            bounds=bounds,
         )
-        return arrays, np.diff(ceiling[text_first], prepend=0.0)[1:]
 
     def character_log_probs(self, text: str, end: bool = False) -> np.ndarray:
         """(len(text) [+ 1],) natural log-probability of each character given the line before it (then of its end)."""
-        arrays, _ = self._arrays
+        arrays = self._arrays
         encoded = np.stack([c.encode(text) for c in self.components])
         share = np.stack([c.shares(row) for c, row in zip(self.components, encoded, strict=True)])
         if end:
@@ -150,7 +155,7 @@ class CharNgram:
         return each
 
     @cached_property
-    def _arrays(self) -> tuple[Automaton, np.ndarray]:
+    def _arrays(self) -> Automaton:
         return self.automaton(())
 
     def log_prob(self, text: str, end: bool = False) -> float:

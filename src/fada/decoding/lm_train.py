@@ -12,6 +12,8 @@ import numpy as np
 
 from fada.errors import FadaError
 
+_MOST_BOUNDS = 2_000_000
+"""So many bounds of characters after contexts are kept."""
 UNKNOWN, END = 0, 1
 """Numbers of the unknown character and of the end of a line in every component; the vocabulary follows."""
 
@@ -59,14 +61,35 @@ class Component:
     @cached_property
     def ceilings(self) -> np.ndarray:
         """(identities,) the highest log-probability of each character in any context."""
-        best = np.full(len(self.vocabulary) + 2, -np.inf)
-        np.maximum.at(best, self.character, self.log_prob)
-        depth = 0
+        return self.contexts[1].max(axis=0)
+
+    @cached_property
+    def contexts(self) -> tuple[np.ndarray, np.ndarray]:
+        """By the last characters of the context, two of them or fewer if that would be too many contexts: (states,)
+        which one each state has, and (contexts, identities) the highest log-probability of each character after it.
+        """
+        depth = np.zeros(len(self.suffix), np.int64)
         state = np.arange(len(self.suffix))
         while (state > 0).any():
+            depth += state > 0
             state = np.where(state > 0, self.suffix[state], 0)
-            depth += 1
-        return best + depth * max(0.0, float(self.backoff.max(initial=0.0)))
+        identities = len(self.vocabulary) + 2
+        told_apart = next((d for d in (2, 1) if np.count_nonzero(depth <= d) * identities <= _MOST_BOUNDS), 0)
+        short = np.flatnonzero(depth <= told_apart)
+        group = np.arange(len(self.suffix))
+        while (depth[group] > told_apart).any():
+            group = np.where(depth[group] > told_apart, self.suffix[group], group)
+        group = np.searchsorted(short, group)
+        # What a short context says itself, the shortest first; then what longer ones say that end in it.
+        highest = np.empty((len(short), identities))
+        for row in np.argsort(depth[short], kind="stable").tolist():
+            state = short[row]
+            arcs = slice(self.first[state], self.first[state + 1])
+            if state > 0:
+                highest[row] = highest[group[self.suffix[state]]] + self.backoff[state]
+            highest[row, self.character[arcs]] = self.log_prob[arcs]
+        np.maximum.at(highest, (np.repeat(group, np.diff(self.first)), self.character), self.log_prob)
+        return group, highest + int(depth.max()) * max(0.0, float(self.backoff.max(initial=0.0)))
 
 
 COMPONENT_ARRAYS = ("first", "character", "log_prob", "target", "backoff", "suffix")

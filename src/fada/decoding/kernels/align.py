@@ -1,5 +1,6 @@
 """What is made of label sequences that a search has found: their texts and their places in the emissions; compiled."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,35 @@ def spell(
                     codes[n_codes] = symbol_codes[x]
                     n_codes += 1
     return Spelling(labels, label_ends, codes, code_ends)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_sum(x: float, y: float) -> float:
+    high, low = max(x, y), min(x, y)
+    return high + math.log1p(math.exp(low - high)) if low > -math.inf else high
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def forward_of(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
+    """log-probability that exactly `labels` (at least one) have been written up to each frame of `log_probs` (T, V),
+    summed over all paths that end in a blank, and over all that end in the last label: (T, 2).
+    """
+    T = log_probs.shape[0]
+    states = 2 * labels.shape[0] + 1
+    alpha = np.full(states, -np.inf)
+    forward = np.empty((T, 2))
+    for t in range(T):
+        for j in range(states - 1, -1, -1):
+            c = labels[j // 2] if j % 2 == 1 else blank
+            total = alpha[j] if t > 0 else (0.0 if j <= 1 else -np.inf)
+            if t > 0 and j > 0:
+                total = _log_sum(total, alpha[j - 1])
+            if t > 0 and j > 2 and j % 2 == 1 and labels[j // 2] != labels[j // 2 - 1]:
+                total = _log_sum(total, alpha[j - 2])
+            alpha[j] = total + log_probs[t, c]
+        forward[t, 0] = alpha[states - 1]
+        forward[t, 1] = alpha[states - 2]
+    return forward
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -32,6 +32,10 @@ class Automaton(NamedTuple):
     """(components, characters) int32."""
     text_share: np.ndarray
     """(components, characters) float64 log of the share of the arc's probability that belongs to the character."""
+    context: np.ndarray
+    """(states,) int32 row of `bounds` that holds for a state: its last characters are the row's."""
+    bounds: np.ndarray
+    """(contexts, V) float64 the highest log-probability of each class after any state of a context."""
 
 
 @njit(cache=True, nogil=True)
