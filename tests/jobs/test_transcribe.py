@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from PIL import Image
 from rich.progress import Progress
 from typer.testing import CliRunner
 
+import fada
 from fada.cli import app
+from fada.data.line import Line
 from fada.data.source import read_lines
 from fada.decoding.emissions import Emissions
 from fada.decoding.guidance import Guidance
-from fada.decoding.knowledge import Knowledge
+from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.search import decode_emissions
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -26,7 +29,6 @@ from fada.jobs.journal import Journal
 from fada.jobs.transcribe import transcribe
 from fada.models.crnn import CRNNRecognizer
 from fada.models.whisper import WhisperRecognizer
-from fada.runs.export import Decoder
 from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
 from tests.support import xml_pages
@@ -132,7 +134,7 @@ def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
     guided = Tuned(beam=4, lam=0.6, scale=30)
     for name, tuned in (("plain", plain), ("guided", guided)):
         shutil.copytree(model, tmp_path / name)
-        Decoder(tuned, knowledge).save(tmp_path / name)
+        Decoder(tuned.weights, knowledge).save(tmp_path / name)
     guided.save(tmp_path / "tuned.json")
     knowledge.targets.save(tmp_path / "targets.json")
     emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")), batch_size=1)
@@ -159,6 +161,42 @@ def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
     ]:
         with pytest.raises(FadaError, match=message):
             run("transcribe", tmp_path / "plain", lines, *options)
+
+
+def test_targets_are_added_to_the_stored_decoder_and_it_is_said(model, lines, tmp_path):
+    knowledge = Knowledge.from_texts(TEXTS, order=3)
+    stored = Weights(beam=4, lm="global", lm_weight=0.4, length_bonus=0.2)
+    shutil.copytree(model, tmp_path / "with")
+    Decoder(stored, knowledge).save(tmp_path / "with")
+    targets = TargetSet.from_texts({"13": ["la la la"], "14": ["mi mi mi"]})
+    targets.save(tmp_path / "targets.json")
+    out = tmp_path / "out.jsonl"
+    options = ["--domain-from", "folder", "--targets", tmp_path / "targets.json", "--out", out]
+    done = run("transcribe", tmp_path / "with", lines, *options)
+    assert "the decoder stored with the model stays" in done.output
+    weights = Weights(beam=4, lm="global", lm_weight=0.2, length_bonus=0.1, lam=0.5)
+    emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")))
+    expected = decode_emissions(emissions, weights, replace(knowledge, targets=targets))
+    scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
+    assert scores == pytest.approx([best.score for best in expected], abs=1e-4)
+    told = json.loads((tmp_path / "out.jsonl.provenance.json").read_text(encoding="utf-8"))
+    assert (told["domains"], told["lm"], told["lambda"]) == ("13, 14", "global", "0.5")
+    assert "3-gram" in told["knowledge"]
+    without = run("transcribe", tmp_path / "with", lines, "--lam", 1, "--out", tmp_path / "plain.tsv")
+    assert "--lam replaces the decoder stored with the model" in without.output
+
+
+def test_one_line_is_read_as_the_command_line_reads_it(model, lines, tmp_path):
+    shutil.copytree(model, tmp_path / "with")
+    Decoder(Weights(beam=4, lm="global", lm_weight=0.4), Knowledge.from_texts(TEXTS, order=3)).save(tmp_path / "with")
+    image = sorted(lines.rglob("*.png"))[0]
+    assert run("transcribe", tmp_path / "with", image, "--out", tmp_path / "out.tsv").exit_code == 0
+    expected = rows_of(tmp_path / "out.tsv")[0]["text"]
+    recognizer = fada.load_recognizer(tmp_path / "with")
+    pixels = Image.open(image)
+    for one in (image, str(image), image.read_bytes(), pixels, np.asarray(pixels), Line("x", image=image)):
+        assert recognizer.transcribe(one) == expected
+    assert recognizer.transcribe([image, pixels]) == [expected, expected]
 
 
 def test_weights_that_only_ctc_models_have_are_refused_for_others(lines, tmp_path):

@@ -53,11 +53,12 @@ def test_another_package_adds_a_family_by_an_entry_point(
     (site / "other_models-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other-models\n")
     (site / "other_models-1.0.dist-info" / "entry_points.txt").write_text("[fada.models]\nother = other_models:Other\n")
     (site / "other_models.py").write_text(
-        "class Other:\n    @classmethod\n    def load(cls, name, texts=()):\n        return f'loaded {name}'\n"
+        "class Other:\n    @classmethod\n    def load(cls, name, texts=()):\n"
+        "        other = cls()\n        other.name = name\n        return other\n"
     )
     monkeypatch.syspath_prepend(site)
     (model / "config.json").write_text('{"model_type": "other"}')
-    assert str(load_recognizer(model)) == f"loaded {model}"
+    assert vars(load_recognizer(model)) == {"name": model, "folder": model}
     (model / "config.json").write_text('{"model_type": "nobody"}')
     with pytest.raises(FadaError, match=r"a model of type 'nobody', expected .* or of another package: other"):
         load_recognizer(model)

@@ -11,6 +11,7 @@ import fada
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.models import registry
+from fada.models.crnn import CRNNRecognizer
 from fada.models.seq2seq import add_characters, missing_characters
 from fada.models.trocr import TrOCRRecognizer
 from fada.models.wav2vec import TransformersCTCRecognizer
@@ -301,7 +302,7 @@ def test_unknown_models_are_named(tmp_path: Path) -> None:
 def test_a_name_of_the_hub_is_asked_for_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(registry, "configuration", lambda name: asked.append(name) or {"model_type": "fada-crnn"})
-    monkeypatch.setattr(registry.CRNNRecognizer, "load", lambda name, **_: asked.append(name))
+    monkeypatch.setattr(CRNNRecognizer, "load", lambda name, **_: asked.append(name))
     registry.load_recognizer("owner/name")
     assert asked == ["owner/name", "owner/name"]
 

@@ -9,13 +9,13 @@ from fada.cli import app
 from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
 from fada.decoding.emissions import Emissions
-from fada.decoding.knowledge import Knowledge
+from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
 from fada.models.folders import DEFAULT_MODEL, PRETRAINED, resolve
 from fada.models.registry import load_recognizer
-from fada.runs.export import Decoder, export
+from fada.runs.export import export
 from fada.runs.run import load_run
 from fada.training.settings import TrainSettings
 from fada.training.train import train
@@ -74,7 +74,7 @@ def test_the_card_has_error_rates_settings_licence_and_credits(exported):
 def test_transcribing_takes_the_stored_decoder_unless_told_otherwise(exported, tmp_path):
     image = tmp_path / "line.png"
     drawn_line("abca").save(image)
-    weights = Decoder.of_model(exported / "model").tuned.weights
+    weights = Decoder.of_model(exported / "model").weights
     assert weights.beam == 4
     assert weights.lm == "domain"
     done = run("transcribe", exported / "model", image, "--out", tmp_path / "out.jsonl")
@@ -187,6 +187,6 @@ def test_the_stored_weights_decode_as_they_were_tuned(exported):
     emissions = Emissions.load(exported / "run" / "emissions" / "test.npz")
     from fada.decoding.search import decode_emissions
 
-    texts = [found.text for found in decode_emissions(emissions, decoder.tuned.weights, decoder.knowledge)]
+    texts = [found.text for found in decode_emissions(emissions, decoder.weights, decoder.knowledge)]
     assert len(texts) == 6
-    assert isinstance(decoder.tuned.weights, Weights)
+    assert isinstance(decoder.weights, Weights)

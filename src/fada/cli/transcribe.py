@@ -163,21 +163,27 @@ def _decoder(
     lm_text: list[str] | None,
     domain_column: str | None,
 ) -> "tuple[Weights, Knowledge]":
-    """The decoder named by --tuned, else the one stored with the model unless --lam or --targets replace it, else
-    Eq. 2; in each, what was `asked` for holds.
+    """The decoder named by --tuned, else the one stored with the model, to which --targets are added and which --lam
+    alone replaces, else Eq. 2; in each, what was `asked` for holds.
     """
-    from fada.decoding.knowledge import load_knowledge
-    from fada.decoding.weights import Weights
+    from fada.decoding.knowledge import Decoder, load_knowledge
+    from fada.decoding.weights import LAM, NO_GUIDANCE, Weights
     from fada.errors import FadaError
-    from fada.runs.export import Decoder
+    from fada.targets.target_set import TargetSet
     from fada.tuning.tuned import Tuned
 
     if lm_text and tuned is None:
         raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
-    stored = Decoder.of_model(model) if targets is None and tuned is None and "lam" not in asked else None
-    plain = Tuned(weights=Weights(lam=0.5 if targets else 1.0))
-    settings = Tuned.load(tuned) if tuned else stored.tuned if stored else plain
-    weights = settings.weights.change(**asked)
+    stored = Decoder.of_model(model) if tuned is None else None
+    if stored is not None and targets is not None:
+        stored = stored.guided_to(TargetSet.load(targets), asked.pop("lam", LAM))
+        echo(f"the decoder stored with the model stays ({stored.knowledge}), guided to {targets}", err=True)
+    elif stored is not None and "lam" in asked:
+        echo(f"--lam replaces the decoder stored with the model ({stored.knowledge})", err=True)
+        stored = None
+    plain = Tuned(weights=Weights(lam=LAM if targets else NO_GUIDANCE))
+    settings = Tuned.load(tuned) if tuned else plain
+    weights = (settings.weights if stored is None else stored.weights).change(**asked)
     without_effect = [f"--{name}" for name in ("scale", "distance") if name in asked]
     if without_effect and not weights.guided and "lam" not in asked and asked.get("scale") != 0:
         raise FadaError(

@@ -4,12 +4,12 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fada.common.files import write_text
-from fada.common.settings import read_json
+from fada.common.files import write_json, write_text
+from fada.common.settings import read_json, validated
 from fada.data.source import read_lines
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
@@ -128,6 +128,13 @@ class Knowledge:
             self._decoders[alphabet] = CTCBeamDecoder(*alphabet)
         return self._decoders[alphabet]
 
+    def __str__(self) -> str:
+        parts = [] if self.targets is None else [f"targets of {len(self.targets)} domains"]
+        if self.global_lm is not None:
+            own = f", {len(self.domain_lms)} domains with their own" if self.domain_lms else ""
+            parts.append(f"{self.lm_order}-gram language model{own}")
+        return "; ".join(parts) or "none"
+
     def fingerprint(self) -> str:
         """Changes when anything in here changes."""
         digest = hashlib.sha256()
@@ -147,6 +154,44 @@ class Knowledge:
             raise FadaError("guidance and prior correction need a target file: give one with --targets.")
         if weights.lm != "none":
             self.lm_of(weights.lm, None)
+
+
+DECODER = "decoder"
+"""Folder of the weights and what they need, inside a model folder."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Weights with the targets and language models that they need, as stored in a model folder."""
+
+    weights: Weights
+    knowledge: Knowledge
+
+    @classmethod
+    def of_model(cls, folder: str | os.PathLike[str]) -> "Decoder | None":
+        """The decoder stored with a model, if there is one."""
+        path = Path(folder) / DECODER
+        if not (path / "tuned.json").is_file():
+            return None
+        values = read_json(path / "tuned.json")
+        chosen = {name: values[name] for name in Weights.model_fields if isinstance(values, dict) and name in values}
+        return cls(validated(Weights, chosen, path / "tuned.json"), Knowledge.load(path))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write it into a model folder."""
+        path = Path(folder) / DECODER
+        self.knowledge.save(path)
+        order = {"lm_order": self.knowledge.lm_order, "lm_share": self.knowledge.lm_share}
+        write_json(path / "tuned.json", {"version": 1, "kind": "ctc", **self.weights.model_dump(), **order})
+
+    def guided_to(self, targets: TargetSet, lam: float) -> "Decoder":
+        """The same, and guided to targets.
+
+        λ takes from the recogniser's log-probability what it gives to the distance: the other terms give as much, so
+        that they count against the recogniser as they did.
+        """
+        shared = {name: lam * getattr(self.weights, name) for name in ("lm_weight", "prior_weight", "length_bonus")}
+        return Decoder(self.weights.change(lam=lam, **shared), replace(self.knowledge, targets=targets))
 
 
 def load_knowledge(

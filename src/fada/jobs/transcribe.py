@@ -101,7 +101,8 @@ def transcribe(
             notes.append(f"files without text lines, copied as they are: {len(lines.blank)}")
         if resumed:
             notes.append(f"{resumed} lines were already done")
-        files = _write(lines, journal.rows, out, format, weights, model_name, targets_name)
+        details = {"domains": ", ".join(sorted(named)) or None, "knowledge": str(knowledge)}
+        files = _write(lines, journal.rows, out, format, weights, model_name, targets_name, details)
         journal.finish()
     failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
     done = len(journal.rows) - len(failed)
@@ -177,8 +178,13 @@ def _write(
     weights: Weights,
     model_name: str,
     targets_name: str | None,
+    details: Mapping[str, Any],
 ) -> list[Path]:
-    details = weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided) | {"beam": weights.beam}
+    details = {
+        **details,
+        **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
+        "beam": weights.beam,
+    }
     provenance = Provenance(
         model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
     )

@@ -165,9 +165,7 @@ class CTCRecognizer(Recognizer):
         """Beam search over the emissions of lines."""
         return BeamSearch(self.emit(lines, batch_size=batch_size), knowledge, threads)
 
-    def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
-        """The texts of lines; `options` are those of :class:`fada.CTCBeamDecoder` (none: best path)."""
-        if not options:
-            return [text for batch, inputs in self.batches(lines, batch_size) for text in self.read(inputs, batch)]
+    def _transcribe(self, lines: Sequence[Line], batch_size: int, **options: Any) -> list[str]:
+        """`options` are those of :class:`fada.CTCBeamDecoder`."""
         decoder = CTCBeamDecoder(self.symbols, blank=self.blank, **options)
         return [best[0].text for best in decoder.decode_batch(self.emit(lines, batch_size=batch_size).log_probs)]

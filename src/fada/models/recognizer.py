@@ -5,7 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, cast
 
 import numpy as np
 import torch
@@ -14,12 +15,15 @@ from transformers import PreTrainedModel
 
 from fada.alignment import AlignmentLoss
 from fada.data.line import Line
-from fada.decoding.knowledge import Knowledge
+from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.search import Search
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from fada.data.augment import Augment
 
 Tagging = Literal["none", "given", "predicted"]
@@ -29,6 +33,9 @@ NewCharacters = Literal["fail", "add", "ignore"]
 """What to do about characters of the training text that a loaded model lacks."""
 
 IGNORED = -100
+
+Readable = Union[Line, str, os.PathLike[str], bytes, np.ndarray, "Image.Image"]
+"""What a line may be given as."""
 
 
 def characters_to_add(missing: Sequence[str], policy: NewCharacters, lacking: str) -> Sequence[str]:
@@ -69,6 +76,7 @@ class Recognizer(ABC):
         modality: what is read, `image` or `audio`.
         domains: the domains that have a tag (TR-TT), empty without tagging.
         tagging: how the tag is used at inference.
+        folder: where it was loaded from, if from a folder; a decoder may be stored there.
         rows: lines that a CPU gives to the network at once, always as many, so that what it finds does not depend on
             the batch.
     """
@@ -79,6 +87,7 @@ class Recognizer(ABC):
     domains: tuple[str, ...] = ()
     tagging: Tagging = "none"
     rows: ClassVar[int] = 1
+    folder: Path | None = None
 
     @abstractmethod
     def prepare(self, line: Line) -> np.ndarray:
@@ -118,9 +127,38 @@ class Recognizer(ABC):
     def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
         """The texts of a batch by the cheapest search: best path, greedy. `lines` tell the domains, if needed."""
 
+    def transcribe(self, lines: "Readable | Iterable[Readable]", *, batch_size: int = 8, **options: Any) -> Any:
+        """The text of a line, or the texts of several, as ``fada transcribe`` reads them.
+
+        Args:
+            lines: a file, its bytes, a Pillow image, a grey array or a :class:`fada.data.line.Line`; or several.
+            batch_size: lines per call of the network.
+            options: of the search instead of the decoder that is stored with the model; see the kind of recogniser.
+        """
+        several = not isinstance(lines, str | os.PathLike | bytes | np.ndarray | Line) and isinstance(lines, Iterable)
+        given = [self._line(one, number) for number, one in enumerate(cast(Any, lines) if several else [lines])]
+        if options:
+            texts = self._transcribe(given, batch_size, **options)
+        else:
+            decoder = (self.folder and Decoder.of_model(self.folder)) or Decoder(Weights(), Knowledge())
+            texts = self.search(given, decoder.knowledge, batch_size=batch_size).choose(decoder.weights)
+        return texts if several else texts[0]
+
     @abstractmethod
-    def transcribe(self, lines: Iterable[Line], *, batch_size: int = 8, **options: Any) -> list[str]:
-        """The texts of lines."""
+    def _transcribe(self, lines: Sequence[Line], batch_size: int, **options: Any) -> list[str]:
+        """The texts of lines, with options of the search."""
+
+    def _line(self, one: "Readable", number: int) -> Line:
+        """A line of whatever holds its image or sound."""
+        if isinstance(one, Line):
+            return one
+        if isinstance(one, np.ndarray):
+            from PIL import Image
+
+            one = Image.fromarray(one)
+        name = os.fspath(one) if isinstance(one, str | os.PathLike) else f"line {number}"
+        media: Any = Path(one) if isinstance(one, str | os.PathLike) else one
+        return Line(f"{number} {name}", source=name, **{self.modality: media})
 
     @abstractmethod
     def search(

@@ -114,7 +114,10 @@ def _load(
             "language": language,
         }
         taken = inspect.signature(loader.load).parameters
-        return loader.load(path, **{option: value for option, value in options.items() if option in taken})
+        recognizer = loader.load(path, **{option: value for option, value in options.items() if option in taken})
+    if Path(path).is_dir():
+        recognizer.folder = Path(path)
+    return recognizer
 
 
 def _loader(name: str | os.PathLike[str], model_type: str | None) -> Any:

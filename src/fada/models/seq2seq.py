@@ -129,10 +129,10 @@ class Seq2SeqRecognizer(Recognizer):
         """Greedy; `options` are those of :meth:`generate`."""
         return [reading.text for reading in self.generate_batch(inputs, lines, **options)]
 
-    def transcribe(
-        self, lines: Iterable[Line], *, batch_size: int = 8, targets: TargetSet | None = None, **options: Any
+    def _transcribe(
+        self, lines: Sequence[Line], batch_size: int, targets: TargetSet | None = None, **options: Any
     ) -> list[str]:
-        """The texts of lines; with `targets`, guided towards the distribution of each line's domain (Eq. 2).
+        """With `targets`, guided towards the distribution of each line's domain (Eq. 2).
 
         `options` are those of :meth:`generate`: `num_beams`, `lam`, `distance`, `scale`, `max_new_tokens`.
         """

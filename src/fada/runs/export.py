@@ -5,14 +5,14 @@ A CTC model comes with targets and a tuned decoder; ``fada transcribe FOLDER`` t
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from fada._version import __version__
 from fada.common.files import write_text
-from fada.decoding.knowledge import Knowledge
+from fada.decoding.knowledge import DECODER, Decoder, Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -25,31 +25,6 @@ from fada.tuning.decode import decode_systems
 from fada.tuning.grid import LANGUAGE, PRIOR, descend, with_domain_lm
 from fada.tuning.overlap import refuse_overlap
 from fada.tuning.trials import Trials
-from fada.tuning.tuned import Tuned
-
-DECODER = "decoder"
-"""Folder of the tuned weights and what they need, inside a model folder."""
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """Tuned weights with their targets and language models, as stored in a model folder."""
-
-    tuned: Tuned
-    knowledge: Knowledge
-
-    @classmethod
-    def of_model(cls, folder: str | os.PathLike[str]) -> "Decoder | None":
-        """The decoder stored with a model, if there is one."""
-        path = Path(folder) / DECODER
-        if not (path / "tuned.json").is_file():
-            return None
-        return cls(Tuned.load(path / "tuned.json"), Knowledge.load(path))
-
-    def save(self, folder: Path) -> None:
-        """Write it into a model folder."""
-        self.knowledge.save(folder / DECODER)
-        self.tuned.save(folder / DECODER / "tuned.json")
 
 
 def export(
@@ -92,6 +67,8 @@ def export(
     errors = _errors(run, decoder)
     if decoder is not None:
         decoder.save(out)
+    if run.tuned is not None:
+        run.tuned.save(out / DECODER / "tuned.json")  # with its evidence
     write_text(out / "README.md", _card(run, errors, title or run.folder.name, licence, about))
     return out
 
@@ -101,15 +78,15 @@ def _decoder(run: Run, order: int, beam: int) -> Decoder | None:
     if run.tuned is not None:
         order, share = run.tuned.lm_order, run.tuned.lm_share
         if run.tuned.weights.lm == "none":
-            return Decoder(run.tuned, run.knowledge)
-        return Decoder(run.tuned, Knowledge.from_texts(_texts(run), run.targets, order=order, share=share))
+            return Decoder(run.tuned.weights, run.knowledge)
+        return Decoder(run.tuned.weights, Knowledge.from_texts(_texts(run), run.targets, order=order, share=share))
     if not run.has("emissions"):
         return None
     knowledge = Knowledge.from_texts(_texts(run), run.targets, order=order, smoothing="kneser-ney")
     validation = run.search("validation", knowledge)
     refuse_overlap(validation, run.search("test", knowledge))
     weights = descend(Trials(validation), with_domain_lm(Weights(beam=beam)), LANGUAGE | PRIOR, "tuning the decoder")
-    return Decoder(Tuned(weights=weights, lm_order=order, lm_share=knowledge.lm_share), knowledge)
+    return Decoder(weights, knowledge)
 
 
 def _texts(run: Run) -> dict[str, list[str]]:
@@ -155,11 +132,11 @@ def _errors(run: Run, decoder: Decoder | None) -> list[str]:
     search = run.search("test", decoder.knowledge)
     beam = Weights(beam=run.config["settings"]["beam_size"])
     systems = decode_systems(
-        search, {"beam search, network alone": beam, "with the decoder of this folder": decoder.tuned.weights}
+        search, {"beam search, network alone": beam, "with the decoder of this folder": decoder.weights}
     )
     if isinstance(search, BeamSearch):
         unknown = BeamSearch(replace(search.emissions, domains=None), decoder.knowledge)
-        found = decode_systems(unknown, {"... without being told the domain": decoder.tuned.weights})
+        found = decode_systems(unknown, {"... without being told the domain": decoder.weights})
         systems = systems.adding(next(iter(found.values())))
     lines = run.config["lines"]
     told = (
