@@ -90,7 +90,9 @@ class LineSources(Reading):
         values = self.model_dump(mode="json")
         for name in ("data", "validation", "test"):
             values[name] = values[name] and [_absolute(source) for source in values[name]]
-        return {**values, "domain_from": values["domain_from"] and _absolute(values["domain_from"])}
+        for name in ("domain_from", "images", "base"):
+            values[name] = _absolute(values[name]) if isinstance(values[name], str) else values[name]
+        return values
 
     @classmethod
     def of_run(cls, settings: Mapping[str, Any], folder: Path, data: str | os.PathLike[str] | None = None) -> Self:
