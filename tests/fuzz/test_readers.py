@@ -15,11 +15,7 @@ from tests.fuzz.readers import READERS
 CASES = int(os.environ.get("FADA_FUZZ_CASES", "200"))
 FIRST = int(os.environ.get("FADA_FUZZ_FIRST", "0"))
 OPEN: dict[str, str] = {
-    "arrow": "damaged buffers of an Arrow stream end the process",
     "nbest": "a damaged histogram in parquet metadata ends the process",
-    "model-config": "errors of transformers are not yet sentences",
-    "model-processor": "errors of the processor are not yet sentences",
-    "model-weights": "errors of safetensors are not yet sentences",
 }
 """Readers with findings that are not mended yet; to be emptied."""
 
