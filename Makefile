@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-lowest fuzz lint format bench clean
+.PHONY: demo test fuzz lint format bench clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
