@@ -64,3 +64,17 @@ def test_what_is_there_is_left_as_it_is(page: Path, tmp_path: Path) -> None:
     assert code == 0
     assert "there already, left as it is" in told
     assert (tmp_path / "folio.xml").read_text("utf-8") == corrected
+
+
+def test_a_photographed_page_is_transcribed_line_by_line_and_becomes_alto(page: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["transcribe", str(page)])
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 6
+    result = CliRunner().invoke(app, ["transcribe", str(page), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    written = (tmp_path / "out" / "folio.xml").read_text("utf-8")
+    assert written.count("<TextLine") == 6
+    assert 'LABEL="MainZone"' in written
+    assert [line.text for line in read_lines(tmp_path / "out", images=page.parent)] == [
+        line for line in CliRunner().invoke(app, ["transcribe", str(page)]).stdout.splitlines()
+    ]

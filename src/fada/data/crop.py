@@ -26,6 +26,7 @@ class PageCrop:
         base: the folder of the source that the file belongs to: a copy keeps its place below it.
         index: the line's place among the text lines of that file, in document order.
         region: id of the block that the line is in.
+        zone: what kind of block that is, `main`, `margin` or `numbering`, where a segmenter told.
         line_id: id of the line in that file.
         grow: by how much of its height the outline is widened: so much upwards, 0.4 of it downwards and sideways.
         upright: whether the page is turned as its orientation tag says; if not, it is used as it is stored.
@@ -42,6 +43,7 @@ class PageCrop:
     grow: float = 0.0
     upright: bool = True
     base: Path | None = None
+    zone: str | None = None
 
     @property
     def _margins(self) -> tuple[int, int]:

@@ -12,9 +12,6 @@ from fada.common.say import progress_bar
 from fada.data.line import Line, LineSet
 from fada.errors import FadaError
 
-LINE_HEIGHT = 300
-"""An image of more rows than this that is not at least twice as wide as high is hardly a line of text."""
-
 
 def batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str) -> Iterator[list[Line]]:
     """Batches of the lines that are not done, with a progress bar that shows lines per second."""
@@ -35,18 +32,16 @@ def batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str)
 
 def _note_page(line: Line, lines: LineSet) -> None:
     """A note about an image file that is as tall as a page, not as a line."""
-    from fada.data.images import image_size
+    from fada.data.segment.page import is_page
 
     if not isinstance(line.image, str | os.PathLike):
         return
     with suppress(FadaError):  # an image that cannot be opened is told when it is read
-        width, height, _, sideways = image_size(Path(line.image))
-        width, height = (height, width) if sideways else (width, height)
-        if height > LINE_HEIGHT and width < 2 * height:
+        if is_page(Path(line.image)):
             lines.note(
-                f"{line.source or line.id}: {width} x {height} pixels, read as one line of text but shaped like a "
-                "page. Find its lines with a segmenter (kraken, eScriptorium, Transkribus) and give its ALTO or PAGE "
-                "file, with the image beside it."
+                f"{line.source or line.id}: read as one line of text but shaped like a page. The extra [pages] finds "
+                "its lines (pip install 'fada[pages]'); or give the ALTO or PAGE file of a segmenter such as kraken or "
+                "eScriptorium, with the image beside it."
             )
 
 

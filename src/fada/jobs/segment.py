@@ -8,13 +8,12 @@ from pathlib import Path
 
 from fada.common.files import replacing
 from fada.common.say import track
-from fada.data.crop import PageCrop
 from fada.data.formats import alto
 from fada.data.formats import page as page_xml
 from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
-from fada.data.segment.page import PageLines, find_lines
+from fada.data.segment.page import find_lines
 from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs
 from fada.errors import FadaError
 
@@ -84,7 +83,7 @@ def _segment(page: Photograph, out: Path, format: str, draw: bool, right_to_left
     if found.cut_off:
         done.notes.append(f"{page.file}: {found.cut_off} lines at the edge belong to the neighbouring page, left out")
     provenance = Provenance(details={"segmenter": found.segmenter})
-    crops = page_crops(found, beside)
+    crops = found.crops(beside)
     if format == "alto":
         tree = alto.new_document(beside.name, found.size, crops)
         alto.record(tree, provenance)
@@ -94,11 +93,3 @@ def _segment(page: Photograph, out: Path, format: str, draw: bool, right_to_left
     with replacing(written) as temporary:
         temporary.write_bytes(serialize(tree))
     done.files.append(written)
-
-
-def page_crops(found: PageLines, file: Path) -> list[PageCrop]:
-    """The lines of a page as cuts out of its image."""
-    return [
-        PageCrop(file, found.size, line.outline, line.baseline, region=f"{line.zone}_{line.block + 1}")
-        for line in found.lines
-    ]

@@ -85,7 +85,7 @@ def transcribe(
     }
     whole = Path(os.path.abspath(out))
     path = whole.with_name(f".{whole.name}.journal")
-    _check_output(lines, out, format)
+    format = _check_output(lines, out, format)
     with Journal(path, job, restart=restart) as journal:
         resumed = len(journal.rows)
         for left_behind in whole.parent.glob(f".{glob.escape(whole.name[:40])}.{'[0-9a-f]' * 16}.tmp"):
@@ -109,23 +109,26 @@ def transcribe(
     return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
 
 
-def _check_output(lines: LineSet, out: Path, format: str | None) -> None:
-    """Refuse, before any line is read, what could not be written at the end."""
+def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
+    """Refuse, before any line is read, what could not be written at the end; lines found on pages become ALTO."""
     chosen = chosen_format(out, format)
     if chosen in ("tsv", "csv", "jsonl", "parquet") and out.is_dir():
         raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
     if is_folder(out, chosen):
         refuse_others(out, chosen)
     if chosen != "same":
-        return
+        return format
     from fada.data.crop import PageCrop
 
     line = next(iter(lines), None)
+    if line is not None and isinstance(line.image, PageCrop) and line.image.xml is None:
+        return "alto"
     if line is not None and not (isinstance(line.image, PageCrop) and line.image.xml):
         raise FadaError(
             f"{line.id}: the line does not come from an ALTO or PAGE file, so there is none to put the text back into. "
             "Give --out a file such as out.tsv, or choose another --format: alto, page, pairs, txt."
         )
+    return format
 
 
 def _weight_files(model: str) -> list[tuple[str, int, int]]:

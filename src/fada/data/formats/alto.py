@@ -309,6 +309,10 @@ def _sibling_name(element: Element, name: str) -> str:
 # --- new files -------------------------------------------------------------------------------------------------------
 
 
+_ZONES = {"main": "MainZone", "margin": "MarginTextZone", "numbering": "NumberingZone"}
+"""What SegmOnto, and with it eScriptorium, calls the zones of a page."""
+
+
 def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCrop]) -> Tree:
     """An ALTO 4 file with empty lines, one for each crop, in blocks by region; to be filled by :func:`set_text`."""
     make = ElementMaker(namespace=NAMESPACE, nsmap={None: NAMESPACE, "xsi": _XSI})
@@ -317,7 +321,8 @@ def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCro
     blocks: dict[str | None, Element] = {}
     for place, crop in enumerate(crops, 1):
         if crop.region not in blocks:
-            blocks[crop.region] = make.TextBlock(ID=f"block_{len(blocks) + 1}")
+            tag = {} if crop.zone is None else {"TAGREFS": f"zone_{crop.zone}"}
+            blocks[crop.region] = make.TextBlock(ID=f"block_{len(blocks) + 1}", **tag)
             space.append(blocks[crop.region])
         outline = make.Shape(make.Polygon(POINTS=" ".join(f"{x:.0f},{y:.0f}" for x, y in crop.polygon)))
         line = make.TextLine(outline, ID=f"line_{place}", **_position(crop.box))
@@ -332,7 +337,9 @@ def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCro
         make.MeasurementUnit("pixel"), make.sourceImageInformation(make.fileName(xml_text(image_name)))
     )
     page = make.Page(space, ID="page_1", PHYSICAL_IMG_NR="1", WIDTH=width, HEIGHT=height)
-    root = make.alto(description, make.Layout(page))
+    zones = [zone for zone in _ZONES if any(crop.zone == zone for crop in crops)]
+    tags = [make.OtherTag(ID=f"zone_{zone}", LABEL=_ZONES[zone], DESCRIPTION="block type") for zone in zones]
+    root = make.alto(description, *([make.Tags(*tags)] if tags else []), make.Layout(page))
     root.set(f"{{{_XSI}}}schemaLocation", _SCHEMA)
     etree.indent(root)
     return root.getroottree()

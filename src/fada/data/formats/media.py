@@ -8,15 +8,21 @@ from fada.data.images import Frame, frames_of
 from fada.data.line import Line, LineSet, Log, split_of
 from fada.data.places import AUDIO_SUFFIXES, LINK_OUTSIDE, Base
 from fada.data.reading import Reading
+from fada.errors import FadaError
 
 
 def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
-    """A line for each file; of a TIFF file with several images, a line for each."""
+    """A line for each file; of a TIFF file with several images, a line for each; of a page to be read, its lines."""
     base = reading.base_of(source)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for file in files:
             if line := media_line(file, base, reading, log, None):
+                if reading.untranscribed and line.image is not None and media:
+                    on_page = lines_of_page(line, file, log)
+                    yield from on_page
+                    if on_page:
+                        continue
                 number = frames_of(file)
                 if number == 1 or file.suffix.lower() not in (".tif", ".tiff"):
                     note_frames(file, number, base, log)
@@ -27,6 +33,24 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
                     yield replace(line, id=line.id + name, source=line.source + name, image=Frame(file, place))
 
     return LineSet(read, str(source), expected=len(files))
+
+
+def lines_of_page(line: Line, file: Path, log: Log) -> list[Line]:
+    """The lines of a photographed page; none if the image is a line, or cannot be read."""
+    from fada.data.segment.page import lines_on
+
+    try:
+        crops = lines_on(file)
+    except FadaError:
+        return []  # told when it is read
+    if crops is None:
+        return []
+    if not crops:
+        log.note(f"{line.source}: shaped like a page, but no lines were found on it; read as one line of text.")
+    return [
+        replace(line, id=f"{line.id}#line_{place}", source=f"{line.source}#line_{place}", image=crop)
+        for place, crop in enumerate(crops, 1)
+    ]
 
 
 def note_frames(file: Path, number: int, base: Base, log: Log) -> None:

@@ -261,13 +261,19 @@ def _named(element: Element, name: str) -> str:
 # --- new files -------------------------------------------------------------------------------------------------------
 
 
+_ZONES = {"main": "paragraph", "margin": "marginalia", "numbering": "page-number"}
+"""The types of text regions that PAGE has for the zones of a page."""
+
+
 def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCrop], created: str) -> Tree:
     """A PAGE file with empty lines, one for each crop, in their regions; to be filled by :func:`set_text`."""
     make = ElementMaker(namespace=NAMESPACE, nsmap={None: NAMESPACE, "xsi": _XSI})
     page = make.Page(imageFilename=xml_text(image_name), imageWidth=str(size[0]), imageHeight=str(size[1]))
     boxes: dict[str | None, list[tuple[int, int, int, int]]] = {}
+    kinds: dict[str | None, dict[str, str]] = {}
     for crop in crops:
         boxes.setdefault(crop.region, []).append(crop.box)
+        kinds[crop.region] = {} if crop.zone is None else {"type": _ZONES[crop.zone]}
     group = make.OrderedGroup(id="reading_order")
     page.append(make.ReadingOrder(group))
     regions: dict[str | None, Element] = {}
@@ -275,7 +281,8 @@ def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCro
         lefts, tops, rights, bottoms = zip(*found, strict=True)
         left, top, right, bottom = min(lefts), min(tops), max(rights), max(bottoms)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-        regions[region] = make.TextRegion(make.Coords(points=_written(corners)), id=f"region_{place + 1}")
+        outline = make.Coords(points=_written(corners))
+        regions[region] = make.TextRegion(outline, id=f"region_{place + 1}", **kinds[region])
         page.append(regions[region])
         group.append(make.RegionRefIndexed(index=str(place), regionRef=f"region_{place + 1}"))
     for place, crop in enumerate(crops, 1):

@@ -29,11 +29,16 @@ def version() -> str:
     return f"{Path(MODEL).stem} of {PACKAGE} {importlib.metadata.version(PACKAGE)}"
 
 
+def is_installed() -> bool:
+    """Whether the extra that brings the detector is there."""
+    return all(importlib.util.find_spec(name) is not None for name in (PACKAGE, "onnxruntime"))
+
+
 @cache
 def _session() -> Any:
     found = importlib.util.find_spec(PACKAGE)
     model = Path(found.origin).parent / MODEL if found is not None and found.origin else None
-    if model is None or importlib.util.find_spec("onnxruntime") is None:
+    if model is None or not is_installed():
         raise FadaError("finding lines on a page needs the extra [pages]. Install it with: pip install 'fada[pages]'")
     if not model.is_file():
         raise FadaError(f"{model}: the detector is not in this version of {PACKAGE}. Install it with: fada[pages]")

@@ -1,11 +1,15 @@
 """The lines of one page image: found, put in order, outlined."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fada.data.segment.detector import text_map, version
+from fada.data.crop import PageCrop, Point
+from fada.data.images import image_size, load_line_image
+from fada.data.segment.detector import is_installed, text_map, version
 from fada.data.segment.layout import Zone, arrange
 from fada.data.segment.outline import baseline_of, ink_of, outline_of
 from fada.data.segment.rows import find_rows
@@ -13,14 +17,14 @@ from fada.data.segment.rows import find_rows
 if TYPE_CHECKING:
     from PIL import Image
 
-Point = tuple[float, float]
-
 SIDE = 1280
 """The longer side of the map at first, in pixels."""
 LARGEST_SIDE = 2560
 CORE = 8.0
 """Core heights below this many pixels of the map are too small to tell lines apart: the map is made larger."""
 _FAINT = 0.5
+LINE_HEIGHT = 300
+"""An image of more rows than this that is not at least twice as wide as high is hardly a line of text."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,13 @@ class PageLines:
     lines: tuple[FoundLine, ...]
     cut_off: int = 0
     segmenter: str = ""
+
+    def crops(self, file: Path) -> list[PageCrop]:
+        """The lines as cuts out of the page's image file."""
+        return [
+            PageCrop(file, self.size, line.outline, line.baseline, region=f"block_{line.block + 1}", zone=line.zone)
+            for line in self.lines
+        ]
 
 
 def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines:
@@ -69,3 +80,23 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
         for row in block.rows
     )
     return PageLines(page.size, found, cut_off, version())
+
+
+def is_page(file: Path) -> bool:
+    """Whether an image file is shaped like a page rather than like a line; from its header alone."""
+    width, height, _, sideways = image_size(file)
+    width, height = (height, width) if sideways else (width, height)
+    return height > LINE_HEIGHT and width < 2 * height
+
+
+def lines_on(file: Path) -> list[PageCrop] | None:
+    """The lines of an image file that is a page; None if it is a line, or nothing is installed to find any."""
+    if not is_installed() or not is_page(file):
+        return None
+    return list(_crops(file, file.stat().st_mtime_ns))
+
+
+@lru_cache(maxsize=1024)
+def _crops(file: Path, changed: int) -> tuple[PageCrop, ...]:
+    """Found once, however often the lines are gone through."""
+    return tuple(find_lines(load_line_image(file)).crops(file))
