@@ -345,3 +345,13 @@ def test_a_varied_line_still_has_its_ink() -> None:
     for index in range(30):
         batch, _ = pad_batch([Augment(1.0)(a_line(), epoch=0, index=index)])
         assert 0.02 < batch.mean() < 0.4
+
+
+def test_spans_of_a_line_are_hidden_by_paper_and_nothing_else_changes() -> None:
+    line = np.tile(np.array([230] * 6 + [20, 230], np.uint8), (40, 100))
+    hidden = Augment(strength=0, seed=1, hidden=0.2)(line, epoch=0, index=0)
+    changed = (hidden != line).any(0)
+    assert (hidden[:, changed] == 230).all()
+    assert 0 < changed.mean() < 2 * 0.2 / 8
+    assert np.array_equal(hidden, Augment(strength=0, seed=1, hidden=0.2)(line, epoch=0, index=0))
+    assert np.array_equal(line, Augment(strength=0, seed=1)(line, epoch=0, index=0))

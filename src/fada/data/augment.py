@@ -94,14 +94,19 @@ class Augment:
     Args:
         strength: 0 leaves lines as they are, 1 is meant for a few thousand lines, 2 is wild.
         seed: a run's seed.
+        hidden: share of the line that is painted over with paper, in spans of a tenth to four tenths of its height, so
+            that what stands there has to be told from its surroundings.
     """
 
     strength: float = 1.0
     seed: int = 0
+    hidden: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 4:
             raise FadaError(f"augmentation strength is {self.strength}, expected a number from 0 to 4.")
+        if not 0 <= self.hidden < 1:
+            raise FadaError(f"the share of a line to hide is {self.hidden}, expected a number from 0 up to 1.")
 
     def __call__(self, pixels: np.ndarray, *, epoch: int, index: int) -> np.ndarray:
         """Vary one line.
@@ -113,9 +118,12 @@ class Augment:
         Returns:
             (H, W') uint8.
         """
-        if self.strength == 0:
-            return pixels
         rng = np.random.default_rng((self.seed, epoch, index))
+        if self.strength:
+            pixels = self._varied(pixels, rng)
+        return self._partly_hidden(pixels, rng) if self.hidden else pixels
+
+    def _varied(self, pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         pixels = self._geometry(pixels, rng)
         if rng.random() < 0.5:
             pixels = thicken(pixels, float(np.clip(0.6 * self.strength * rng.uniform(-1, 1), -1, 1)))
@@ -161,3 +169,16 @@ class Augment:
             noise += table.astype(np.float32)[pixels]
             return np.clip(noise, 0, 255).astype(np.uint8)
         return table.astype(np.uint8)[pixels]
+
+    def _partly_hidden(self, pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Spans anywhere on the line, so many that they would cover the share if they did not overlap."""
+        height, width = pixels.shape
+        mean_span = 0.25 * height
+        count = rng.poisson(self.hidden * width / mean_span)
+        spans = np.maximum(np.round(rng.uniform(0.1, 0.4, count) * height), 1).astype(int)
+        starts = rng.integers(0, width, count)
+        shown = pixels.copy()
+        paper = np.percentile(pixels[:, :: max(width // 256, 1)], 75)
+        for start, span in zip(starts, spans, strict=True):
+            shown[:, start : start + span] = paper
+        return shown

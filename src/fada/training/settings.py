@@ -53,6 +53,7 @@ class TrainSettings(LineSources):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     compile: bool = False
     augment: float = Field(1.0, ge=0, le=4)
+    hidden: float = Field(0.0, ge=0, lt=1, description="Share of each training line that is painted over, in spans.")
     dropout: float | None = Field(None, ge=0, lt=1)
     beam_size: int = Field(5, ge=1)
     threads: int | None = Field(None, ge=1)

@@ -124,11 +124,11 @@ def _datasets(
     settings: TrainSettings, recognizer: Recognizer, splits: Splits, domains: Sequence[str]
 ) -> dict[str, LineDataset]:
     """The lines of each split, prepared; what a frozen encoder makes of unvaried lines is computed once."""
-    varied = settings.augment > 0 and recognizer.modality == "image"
+    varied = (settings.augment > 0 or settings.hidden > 0) and recognizer.modality == "image"
     data: dict[str, LineDataset] = {}
     for split in ("train", "validation", "test"):
         lines = getattr(splits, split)
-        augment = Augment(settings.augment, settings.seed) if split == "train" else None
+        augment = Augment(settings.augment, settings.seed, settings.hidden) if split == "train" else None
         if isinstance(recognizer, Seq2SeqRecognizer) and recognizer.encoder_is_frozen and not (augment and varied):
             data[split] = EncodedDataset(recognizer, lines, domains, settings.encoder_cache)
         else:

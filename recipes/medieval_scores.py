@@ -1,0 +1,89 @@
+"""Plain error rates of models on lines that `medieval` did not learn from: best path and beam search, no knowledge.
+
+    python recipes/medieval_scores.py DATA MODEL... [-o scores.json]
+
+Prints CER in percent of every manuscript of the arena and the demo (`recipes/unseen.yaml`), of the other pages of seen
+manuscripts (test split of latin_script without them), and of the French test lines.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from fada import load_recognizer, read_lines
+from fada.data.line import Line
+from fada.decoding.ctc import CTCBeamDecoder
+from fada.evaluation.edits import score_lines
+from fada.models.ctc import CTCRecognizer
+
+BEAM = 20
+
+
+def line_sets(data: Path) -> dict[str, list[Line]]:
+    """The lines of each row."""
+    listed = yaml.safe_load((Path(__file__).parent / "unseen.yaml").read_text(encoding="utf-8"))
+    arena = [one["manuscript"] for one in listed["arena"]]
+    demo = [one["manuscript"] for one in listed["demo"]]
+    of: dict[str, list[Line]] = {name: [] for name in (*arena, *demo)}
+    seen: list[Line] = []
+    for split in ("train", "validation", "test"):
+        for line in read_lines(data / "latin_script" / f"{split}.parquet"):
+            if line.extra["manuscript"] in of:
+                of[str(line.extra["manuscript"])].append(line)
+            elif split == "test":
+                seen.append(line)
+    rows = {f"arena {name}": of[name] for name in arena} | {f"demo {name}": of[name] for name in demo}
+    for language in sorted({str(line.extra["language"]) for line in seen}):
+        rows[f"seen {language}"] = [line for line in seen if line.extra["language"] == language]
+    french = list(read_lines(data / "catmus_fr" / "test.parquet"))
+    for century in sorted({str(line.extra["century"]) for line in french}):
+        rows[f"french {century}"] = [line for line in french if line.extra["century"] == century]
+    return rows
+
+
+def cers(recognizer: CTCRecognizer, lines: Sequence[Line]) -> tuple[float, float, int]:
+    """Best path and beam search in percent, and the number of lines."""
+    frames = recognizer.emit(lines).log_probs
+    references = [str(line.text) for line in lines]
+    decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=BEAM)
+    greedy = [decoder.greedy(scores).text for scores in frames]
+    beam = [found[0].text for found in decoder.decode_batch(frames)]
+    all_lines = np.ones(len(lines), bool)
+    rates = [score_lines(references, texts).rates(all_lines)["cer"] for texts in (greedy, beam)]
+    return rates[0], rates[1], len(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("-o", "--out", type=Path)
+    options = parser.parse_args()
+    rows = line_sets(options.data)
+    groups = {name: [row for row in rows if row.startswith(name)] for name in ("arena", "seen", "french")}
+    pooled = {f"{name}: all lines": [line for row in chosen for line in rows[row]] for name, chosen in groups.items()}
+    found = {}
+    for model in options.models:
+        recognizer = load_recognizer(model)
+        assert isinstance(recognizer, CTCRecognizer)
+        scores = {name: cers(recognizer, lines) for name, lines in (rows | pooled).items()}
+        for name, chosen in groups.items():
+            means = [float(np.mean([scores[row][i] for row in chosen])) for i in (0, 1)]
+            scores[f"{name}: mean of rows"] = (*means, sum(scores[row][2] for row in chosen))
+        found[model] = {name: {"greedy": s[0], "beam": s[1], "lines": s[2]} for name, s in scores.items()}
+    head = " | ".join(f"{model}: greedy | beam {BEAM}" for model in options.models)
+    print(f"| | lines | {head} |\n|---|---|" + "---|---|" * len(options.models))
+    for name in next(iter(found.values())):
+        cells = [f"{found[model][name][kind]:.2f}" for model in options.models for kind in ("greedy", "beam")]
+        print(f"| {name} | {found[options.models[0]][name]['lines']} | {' | '.join(cells)} |")
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
