@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fada.common import parquet
 from fada.common.tables import Damage, open_table, read_columns, read_rows, whole
 from fada.errors import FadaError
 
@@ -115,3 +116,59 @@ def test_a_table_of_the_wrong_kind_is_refused_with_its_name(tmp_path):
         pass
     with pytest.raises(FadaError, match="klingon"):
         read_columns(write(tmp_path / "t.csv", "a\n"), encoding="klingon")
+
+
+def bomb(path, values, indices=(0,), **options):
+    column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), values)
+    options = {"dictionary_pagesize_limit": 2**30, **options}
+    pq.write_table(pa.table({"text": column}), path, compression="brotli", write_statistics=False, **options)
+    return path
+
+
+def test_a_parquet_file_of_some_hundred_bytes_that_unpacks_to_gigabytes_is_refused(tmp_path):
+    repeated = bomb(tmp_path / "t.parquet", ["a" * 24_000_000], [0] * 3000)
+    assert repeated.stat().st_size < 1000
+    with pytest.raises(FadaError, match=r"bytes that unpack to 3,072,000,\d+ in one column; not read"):
+        list(read_rows(repeated))
+    [(_, row)] = read_rows(bomb(tmp_path / "one.parquet", ["a" * 24_000_000]))
+    assert len(row["text"]) == 24_000_000
+
+
+def test_parquet_values_that_begin_alike_are_refused_by_what_they_unpack_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "BOMB_BYTES", 2**20)
+    path = tmp_path / "t.parquet"
+    options = {"column_encoding": {"text": "DELTA_BYTE_ARRAY"}, "use_dictionary": False, "write_statistics": False}
+    pq.write_table(pa.table({"text": ["a" * 200_000] * 60}), path, compression="brotli", **options)
+    with pytest.raises(FadaError, match=r"bytes that unpack to 12,\d+,\d+ in one column; not read"):
+        list(read_rows(path))
+
+
+def test_a_parquet_file_of_few_bytes_may_not_hold_millions_of_values_in_a_row(tmp_path):
+    path = tmp_path / "t.parquet"
+    values = pa.ListArray.from_arrays([0, 5_000_000], pa.repeat(1, 5_000_000))
+    pq.write_table(pa.table({"a": values}), path, compression="brotli", data_page_size=2**30)
+    with pytest.raises(FadaError, match="bytes that claim 5,000,000 values in one column; not read"):
+        list(read_rows(path))
+
+
+def test_damaged_statistics_in_a_parquet_footer_end_in_a_sentence(tmp_path):
+    """Arrow ends the process when it is asked for such a column's metadata."""
+    pq.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")
+    sound = (tmp_path / "t.parquet").read_bytes()
+    optional = b"\x15\x0c\x25\x02\x18\x01b"  # the type, repetition and name of column b in the schema
+    assert sound.count(optional) == 1
+    path = write(tmp_path / "required.parquet", sound.replace(optional, b"\x15\x0c\x25\x00\x18\x01b"))
+    assert rows_of(path) == [(1, "rows cannot be read")]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.6"])
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_sound_parquet_files_of_every_kind_are_read(tmp_path, version, page, compression):
+    rows = [
+        {"text": f"été {n % 7}", "n": n, "x": n / 3, "b": bool(n % 2), "l": [str(n)] * (n % 4), "s": {"k": b"\0" * n}}
+        for n in range(700)
+    ]
+    options = {"version": version, "data_page_version": page, "compression": compression, "data_page_size": 512}
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet", row_group_size=300, **options)
+    assert [row for _, row in read_rows(tmp_path / "t.parquet")] == rows

@@ -178,6 +178,6 @@ def _open_run(folder: Path) -> None:
 
 
 def _evaluate(folder: Path) -> None:
-    from fada.evaluation.predictions import read_systems
+    from fada.evaluation.sources import read_systems
 
     read_systems(folder)

@@ -14,17 +14,11 @@ from tests.fuzz.readers import READERS
 
 CASES = int(os.environ.get("FADA_FUZZ_CASES", "200"))
 FIRST = int(os.environ.get("FADA_FUZZ_FIRST", "0"))
-OPEN: dict[str, str] = {
-    "nbest": "a damaged histogram in parquet metadata ends the process",
-}
-"""Readers with findings that are not mended yet; to be emptied."""
 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files_end_in_a_sentence(name: str) -> None:
-    if name in OPEN:
-        pytest.xfail(OPEN[name])
     command = [sys.executable, "-m", "tests.fuzz.worker", name, str(FIRST), str(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120 + CASES)
     rows = [json.loads(line) for line in done.stdout.splitlines()]

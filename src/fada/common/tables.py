@@ -18,6 +18,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fada.common.parquet import refuse_bomb
 from fada.errors import FadaError
 
 JSON_SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -29,14 +30,6 @@ BATCH = 128
 
 CELL_CHARACTERS = 2**24
 """A quotation mark that is not closed within so many characters is a mistake."""
-
-BOMB_BYTES = 2**30
-"""A column of a row group that unpacks to more than this, and to more than `BOMB_RATIO` times the file, is refused."""
-
-BOMB_RATIO = 1000
-
-ROWS_PER_BYTE = 100
-"""A file with more rows than a million and so many for each of its bytes is refused."""
 
 LOST = "rows cannot be read"
 """The kind of :class:`Damage` of a file that is damaged itself, whatever is in its rows."""
@@ -379,9 +372,10 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
 
     try:
         file = stack.enter_context(pq.ParquetFile(path))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _unreadable(path, error) from None
-    _refuse_bomb(path, file.metadata)
+    schema = file.schema
+    refuse_bomb(path, BATCH, [schema.column(leaf).max_repetition_level > 0 for leaf in range(len(schema))])
     ends = list(accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)))
     size = path.stat().st_size / max(file.metadata.num_rows, 1)
 
@@ -416,8 +410,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
                 read = ends[damaged]
             damaged += 1
 
-    schema = file.schema_arrow
-    return arrow_table(path, schema, lambda columns: batches(columns, 0, 0), file.metadata.num_rows)
+    return arrow_table(path, file.schema_arrow, lambda columns: batches(columns, 0, 0), file.metadata.num_rows)
 
 
 def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | None) -> Table:
@@ -487,21 +480,6 @@ def _is_flat(kind: Any) -> bool:
 
 def _unreadable(path: Path, error: object) -> FadaError:
     return FadaError(f"{path}: not a readable {path.suffix[1:].lower()} file ({error}).")
-
-
-def _refuse_bomb(path: Path, metadata: Any) -> None:
-    """Refuse a small file that unpacks to far more than memory holds."""
-    size = path.stat().st_size
-    if metadata.num_rows > 1_000_000 + ROWS_PER_BYTE * size:
-        raise FadaError(f"{path}: {size:,} bytes that claim {metadata.num_rows:,} rows; not read, to be safe.")
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group)
-        for column in range(rows.num_columns):
-            unpacked = rows.column(column).total_uncompressed_size
-            if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * size:
-                raise FadaError(
-                    f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
-                )
 
 
 def _python_rows(batch: Any) -> Iterator[Row | Damage]:

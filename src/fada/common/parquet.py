@@ -1,0 +1,178 @@
+"""What a parquet file claims to hold, read without Arrow, which believes every claim and ends the process at some.
+
+The footer and the headers of pages are Thrift structs in the compact protocol; the numbers of their fields are those of
+https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from fada.errors import FadaError
+
+BOMB_BYTES = 2**30
+"""A column whose row group, or whose batch of rows, unpacks to more than this, and to more than `BOMB_RATIO` times the
+file, is refused."""
+
+BOMB_RATIO = 1000
+
+ROWS_PER_BYTE = 100
+"""A file with more rows, or values in a column, than a million and so many for each of its bytes is refused."""
+
+_WALKED = 2**20
+"""Of a column of more bytes only the first page is looked at, which is the dictionary if there is one."""
+
+_HEADER = 2**16
+_DICTIONARY_PAGE, _DELTA_BYTE_ARRAY = 2, 7
+_DEPTH = 32
+
+_Struct: TypeAlias = dict[int, Any]
+
+
+def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> None:
+    """Refuse a small parquet file that unpacks to far more than memory holds, or whose footer is damaged.
+
+    Args:
+        batch: rows that are read at a time.
+        repeated: of each column, whether a row may hold any number of values.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        footer = _footer(path, file, size, len(repeated))
+        claimed = [(footer[3], "rows")]
+        for group in footer.get(4, ()):
+            claimed.append((group[3], "rows"))
+            for column, is_repeated in zip(group[1], repeated, strict=True):
+                values, unpacked = _claims(file, column[3], batch, is_repeated)
+                claimed.append((values, "values in one column"))
+                if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * size:
+                    raise FadaError(
+                        f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
+                    )
+    if (largest := max(claimed))[0] > 1_000_000 + ROWS_PER_BYTE * size:
+        raise FadaError(f"{path}: {size:,} bytes that claim {largest[0]:,} {largest[1]}; not read, to be safe.")
+
+
+def _footer(path: Path, file: BinaryIO, size: int, columns: int) -> _Struct:
+    """FileMetaData, of which everything that is used is there and of its type."""
+    try:
+        file.seek(size - 8)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(size - 8 - length)
+        footer = _Thrift(file.read(length)).struct()
+        numbers = [footer[3]]
+        for group in footer.get(4, ()):
+            numbers.append(group[3])
+            if len(group[1]) != columns:
+                raise ValueError(f"{len(group[1])} columns in a row group of {columns}")
+            for column in group[1]:
+                numbers += [column[3][field] for field in (5, 6, 7, 9)]
+                numbers.append(column[3].get(11, 0))
+        sum(numbers)
+    except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise FadaError(f"{path}: not a readable parquet file (its footer is damaged: {error}).") from None
+    return footer
+
+
+def _claims(file: BinaryIO, column: _Struct, batch: int, repeated: bool) -> tuple[int, int]:
+    """Values of a column chunk, and the bytes that it, or if it is more a batch of its rows, may unpack to."""
+    values, unpacked, widest, pages = column[5], column[6], 0.0, 0
+    for page in _pages(file, column):
+        header: _Struct = next((page[field] for field in (5, 7, 8) if field in page), {})
+        count = max(header.get(1, 0), 0)
+        pages += page[2]
+        if page[1] == _DICTIONARY_PAGE:
+            widest = max(widest, page[2] / max(count, 1) if repeated else page[2])
+        else:
+            values = max(values, count)
+            if _DELTA_BYTE_ARRAY in (header.get(2), header.get(4)):  # a value repeats the beginning of the one before
+                widest = max(widest, page[2])
+    return values, max(unpacked, pages, round(widest * (values if repeated else min(batch, values))))
+
+
+def _pages(file: BinaryIO, column: _Struct) -> Iterator[_Struct]:
+    """The headers of pages, up to one that is damaged: Arrow tells of it when the rows are read."""
+    start, size = min(column[9], column.get(11) or column[9]), column[7]
+    if start < 0 or size <= 0:
+        return
+    file.seek(start)
+    data = file.read(size if size <= _WALKED else _HEADER)
+    at = 0
+    while at < len(data):
+        thrift = _Thrift(data, at)
+        try:
+            page = thrift.struct()
+            at = thrift.at + max(page[3], 0)
+            sum([page[1], page[2], *(page[field].get(1, 0) for field in (5, 7, 8) if field in page)])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return
+        yield page
+
+
+class _Thrift:
+    """The compact protocol: structs are dicts by the number of the field; LookupError or ValueError where it breaks."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    def struct(self, depth: int = 0) -> _Struct:
+        if depth > _DEPTH:
+            raise ValueError("nested too deeply")
+        found: _Struct = {}
+        field = 0
+        while byte := self._byte():
+            field = field + (byte >> 4) if byte >> 4 else self._number()
+            kind = byte & 15
+            found[field] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        match kind:
+            case 1 | 2 | 3:
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._number()
+            case 7:
+                return self._bytes(8)
+            case 8:
+                return self._bytes(self._varint())
+            case 9 | 10:
+                byte = self._byte()
+                count = self._varint() if byte >> 4 == 15 else byte >> 4
+                return [self._value(byte & 15, depth + 1) for _ in range(self._possible(count))]
+            case 11:
+                count = self._possible(self._varint())
+                kinds = self._byte() if count else 0
+                return [(self._value(kinds >> 4, depth + 1), self._value(kinds & 15, depth + 1)) for _ in range(count)]
+            case 12:
+                return self.struct(depth + 1)
+            case 13:
+                return self._bytes(16)
+        raise ValueError(f"no type has the number {kind}")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _bytes(self, size: int) -> bytes:
+        self.at += self._possible(size)
+        return self.data[self.at - size : self.at]
+
+    def _possible(self, count: int) -> int:
+        if count > len(self.data) - self.at:
+            raise ValueError(f"{count:,} claimed where {len(self.data) - self.at:,} bytes are left")
+        return count
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while shift < 70:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+        raise ValueError("a number of more than ten bytes")
+
+    def _number(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
