@@ -4,12 +4,35 @@
 """
 
 import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests themselves run on all cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.support.run_folders import MakeRun
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("explore" if os.environ.get("FADA_EXPLORE") else "repeatable")
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a tiny training: to be copied, not to be changed."""
+    from tests.support.run_folders import train_run
+
+    return train_run(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="session")
+def make_run(trained_run: Path) -> "MakeRun":
+    """Copies of the trained run with other settings, more lines and more systems."""
+    from tests.support import run_folders
+
+    return partial(run_folders.make_run, trained_run)

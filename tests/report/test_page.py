@@ -17,16 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 from PIL import Image
 
-from fada import FadaError, compare, evaluate
+from fada import FadaError, __version__, compare, evaluate
 from fada.report.charts import Curve, frequency_chart, line_chart, nice_ticks
 from fada.report.comparison import data_sets
 from fada.report.images import collect, encode
 from fada.report.page import Written, script_json, write_report
 from fada.runs.groups import load_runs
 from fada.text.characters import sign
-from tests.support.run_folders import NASTY, make_run, write_tuned
+from tests.support.run_folders import CITATION, LICENCE, NASTY, MakeRun, write_tuned
 
 FADA = str(Path(sys.executable).with_name("fada"))
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -45,14 +46,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one(work: Path) -> Written:
+def one(make_run: MakeRun, work: Path) -> Written:
     """The report of one run with a tuning, nasty text, right-to-left text and images."""
     folder = make_run(work / "one", lines=90, images=work / "one.parquet", nasty=True, tuned=True)
     return write_report([folder], resamples=200)
 
 
 @pytest.fixture(scope="module")
-def several(work: Path) -> Written:
+def several(make_run: MakeRun, work: Path) -> Written:
     """Two models, standard and FADA training, two seeds each; one model also on a second data set."""
     folders = [
         make_run(work / f"{model}-{lam}-{seed}", lines=30, lam=lam, seed=seed, model=model, systems=("beam5", "fada"))
@@ -79,7 +80,7 @@ def test_the_report_lies_in_the_run_folder_and_needs_nothing_else(one: Written) 
     assert "url(" not in page
 
 
-def test_a_thousand_lines_with_images_stay_below_five_megabytes(work: Path) -> None:
+def test_a_thousand_lines_with_images_stay_below_five_megabytes(make_run: MakeRun, work: Path) -> None:
     images = work / "thousand.parquet"
     systems = ("greedy", "beam5", "FADA sorted", "FADA aligned", "prior correction", "6-gram")
     folder = make_run(work / "thousand", lines=1000, images=images, drawn_images=80, systems=systems)
@@ -147,13 +148,13 @@ def test_verdict_reports_the_paired_test(one: Written) -> None:
     assert f"{abs(change.relative or 0):.1f} % fewer character errors" in verdict[1]
 
 
-def test_a_better_rival_is_named(work: Path) -> None:
+def test_a_better_rival_is_named(make_run: MakeRun, work: Path) -> None:
     folder = make_run(work / "rival", lines=40, systems=("beam5", "fada", "6-gram"))
     page = write_report([folder], resamples=50, with_images=False).path.read_text("utf-8")
     assert "The lowest error rate here is that of <b>6-gram</b>" in page
 
 
-def test_a_difference_within_chance_is_called_so(work: Path) -> None:
+def test_a_difference_within_chance_is_called_so(make_run: MakeRun, work: Path) -> None:
     folder = make_run(work / "same", lines=12, systems=("beam5",))
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -166,7 +167,7 @@ def test_a_difference_within_chance_is_called_so(work: Path) -> None:
     assert "within what chance alone would produce" in page
 
 
-def test_a_single_system_is_reported_without_comparison(work: Path) -> None:
+def test_a_single_system_is_reported_without_comparison(make_run: MakeRun, work: Path) -> None:
     folder = make_run(work / "single", lines=20, systems=("greedy",))
     for name in ("config.json", "metrics.json", "targets.json"):
         (folder / name).unlink()
@@ -197,7 +198,7 @@ def test_seeds_are_pooled_and_models_are_kept_apart(several: Written, work: Path
     assert {path.suffix for path in several.tables} == {".html", ".md", ".tex", ".csv"}
 
 
-def test_guided_system_is_not_chosen_by_its_test_error(work: Path) -> None:
+def test_guided_system_is_not_chosen_by_its_test_error(make_run: MakeRun, work: Path) -> None:
     folder = make_run(work / "order", lines=30, systems=("beam5", "FADA sorted", "FADA aligned"))
     (data_set,) = data_sets(load_runs([folder]))
     assert data_set.after.system == "FADA sorted"
@@ -210,7 +211,7 @@ def test_normalization_reaches_every_number(work: Path, one: Written) -> None:
     assert folded < exact
 
 
-def test_tuning_and_history_are_drawn(one: Written, work: Path) -> None:
+def test_tuning_and_history_are_drawn(make_run: MakeRun, one: Written, work: Path) -> None:
     page = one.path.read_text("utf-8")
     for text in ("Choice of λ", "recommended: λ = 0.4", "sorted w2, scale 100", "Learning curve", "Training loss"):
         assert text in page
@@ -219,7 +220,7 @@ def test_tuning_and_history_are_drawn(one: Written, work: Path) -> None:
     assert "Not better than λ = 1 beyond noise." in write_report([folder], resamples=20).path.read_text("utf-8")
 
 
-def test_validation_lines_are_not_passed_off_as_test_lines(work: Path) -> None:
+def test_validation_lines_are_not_passed_off_as_test_lines(make_run: MakeRun, work: Path) -> None:
     folder = make_run(work / "validation", lines=10)
     config = json.loads((folder / "config.json").read_text("utf-8"))
     config["lines"] = {"train": 90, "validation": 10, "test": 0}
@@ -230,7 +231,7 @@ def test_validation_lines_are_not_passed_off_as_test_lines(work: Path) -> None:
 
 def test_settings_versions_seeds_licence_and_citation_are_told(one: Written) -> None:
     page = one.path.read_text("utf-8")
-    for text in ("CC-BY-4.0", "@misc{codices", "batch_size", "fada 0.1.0", "Seeds", "versions.torch"):
+    for text in (LICENCE, str(escape(CITATION)), "batch_size", f"fada {__version__}", "Seeds", "versions.torch"):
         assert text in page
 
 
@@ -537,7 +538,7 @@ def test_tables_are_copied_for_the_paper(chromium: Any, several: Written) -> Non
     context.close()
 
 
-def test_a_model_that_does_not_read_is_not_celebrated(tmp_path: Path) -> None:
+def test_a_model_that_does_not_read_is_not_celebrated(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", lines=40, systems=("beam", "fada"))
     table = pq.read_table(folder / "predictions.parquet").to_pylist()
     for row in table:
@@ -552,7 +553,7 @@ def test_a_model_that_does_not_read_is_not_celebrated(tmp_path: Path) -> None:
     assert not any(row.best for row in written.views[0].results)
 
 
-def test_the_page_tells_when_and_how_it_was_made(work: Path, tmp_path: Path) -> None:
+def test_the_page_tells_when_and_how_it_was_made(make_run: MakeRun, work: Path, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "my run", lines=10)
     subprocess.run([FADA, "report", str(folder), "--no-images"], check=True, capture_output=True)
     page = (folder / "report.html").read_text("utf-8")
@@ -562,7 +563,7 @@ def test_the_page_tells_when_and_how_it_was_made(work: Path, tmp_path: Path) -> 
 
 
 def test_a_run_with_relative_paths_is_reported_from_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -18,11 +18,11 @@ from fada.evaluation.table import FORMATS, Cell, Table, escape_latex, write_tabl
 from fada.report.paper_tables import main_table, paper_tables
 from fada.runs.groups import experiments, load_runs
 from fada.runs.run import Run
-from tests.support.run_folders import make_run
+from tests.support.run_folders import MakeRun
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def folders(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three seeds each of standard training, domain tokens and FADA, two systems each."""
     base = tmp_path_factory.mktemp("runs")
     made = []
@@ -77,7 +77,7 @@ def test_domain_table_has_every_domain_in_natural_order_and_all(runs: list[Run])
     assert [row[1] for row in table.rows] == ["Standard", "TR-TT", "FADA-GD", "FADA-TR", "FADA-TR-GD"]
 
 
-def test_beam_table_compares_beam_sizes(tmp_path: Path) -> None:
+def test_beam_table_compares_beam_sizes(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines=12, systems=("greedy", "beam 5", "beam 7", "fada beam 5", "fada beam 7"))
     table = table_named(load_runs([run]), "beam")
     assert table.columns == ("Data", "Model", "Method", "1", "5", "7")
@@ -85,7 +85,7 @@ def test_beam_table_compares_beam_sizes(tmp_path: Path) -> None:
     assert table.rows[1][3] is None
 
 
-def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(tmp_path: Path) -> None:
+def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(make_run: MakeRun, tmp_path: Path) -> None:
     standard = make_run(tmp_path / "s", lines=12, systems=("beam", "fada"))
     fada = [make_run(tmp_path / f"f{lam}", lines=12, lam=lam, systems=("beam", "fada")) for lam in (0.3, 0.5)]
     table = main_table(load_runs([standard, *fada]))
@@ -171,10 +171,9 @@ def test_guided_systems_are_known_by_name(system: str, guided: bool) -> None:
     assert is_guided(system, {}) is guided
 
 
-def test_names_come_from_the_configuration(tmp_path: Path) -> None:
+def test_names_come_from_the_configuration(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", lines=10, model="crnn:small")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    del config["settings"]["dataset"]
     for source, name in (("sets/hpgt/test.parquet", "hpgt"), ("hub:owner/lines", "lines"), ("catmus:x/y", "catmus")):
         config["settings"]["data"] = [source]
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -189,14 +188,14 @@ def test_a_folder_without_predictions_is_refused_with_the_remedy(tmp_path: Path)
         load_runs([tmp_path / "nowhere"])
 
 
-def test_a_broken_configuration_names_its_file(tmp_path: Path) -> None:
+def test_a_broken_configuration_names_its_file(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", lines=10)
     (folder / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(FadaError, match=r"config\.json: not readable as JSON"):
         load_runs([folder])
 
 
-def test_a_line_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_a_line_that_stands_twice_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,24 +1,29 @@
-"""Run folders like those of a training, made up and deterministic: for the tests of tables and report."""
+"""Run folders as training writes them, with as many lines and systems as the tests of tables and report need."""
 
 import io
 import json
 import random
+import re
+import shutil
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, features
 from rapidfuzz.distance import Levenshtein
 
 from fada import TargetSet
+from fada.data.columns import LineColumns
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line
+from fada.decoding.weights import BEAM, Weights
 from fada.distances import sorted_w2
+from fada.evaluation.predictions import GREEDY_SETTINGS, PREDICTIONS, SCORE_COLUMNS, Systems
+from fada.training.settings import TrainSettings
 from fada.tuning.tuned import Evidence, Tuned
+from tests.support.training_lines import image_folder, image_lines
 
 GREEK = (
     "καὶ τὸ τῆς ἐν τοῦ δὲ τὴν τῶν ὁ τὸν εἰς ὅτι θεοῦ λόγος ἀρχῇ ἦν πρὸς ἄνθρωπος φωνῆς εἰσπράττονται δίκας συμφώνως "
@@ -40,17 +45,34 @@ CONFUSIONS = {
     "e": "c",
 }
 NASTY = "</script><img src=x onerror=\"window.hacked=1\"> & 'quoted' <!-- {{ 7*7 }} \u2028 ]]>"
+LICENCE, CITATION = "CC-BY-4.0", "@misc{codices, title={Lines & <b>glyphs</b>}, year={2025}}"
 CENTURIES = ("10", "11", "12", "13", "14", "15", "16")
+
+MakeRun = Callable[..., Path]
+"""What the fixture `make_run` gives: :func:`make_run` of the run trained in this session."""
+
+
+def train_run(folder: Path) -> Path:
+    """A run of the smallest model, of lines with a licence and a citation that needs escaping."""
+    from fada.training.train import train
+
+    image_folder(folder / "lines", train=12, validation=4, test=4)
+    write_parquet(
+        image_lines(12, prefix="train"), folder / "lines" / "train.parquet", licence=LICENCE, citation=CITATION
+    )
+    settings = {"data": [str(folder / "lines")], "model": "crnn:tiny", "epochs": 2, "threads": 1}
+    return train(TrainSettings.of({**settings, "out": folder / "run"})).folder
 
 
 def make_run(
+    trained: Path,
     folder: Path,
     *,
     lines: int = 60,
     seed: int = 0,
     lam: float = 1.0,
     dataset: str = "Codices",
-    model: str = "crnn",
+    model: str = "crnn:base",
     systems: Sequence[str] = ("greedy", "beam", "fada"),
     images: Path | None = None,
     drawn_images: int | None = None,
@@ -58,11 +80,11 @@ def make_run(
     nasty: bool = False,
     rtl: bool = True,
     tuned: bool = False,
-    **settings: Any,
 ) -> Path:
-    """Write a run folder. Each further system makes fewer mistakes; λ < 1 makes fewer, too.
+    """A copy of a run with other settings and more lines: each further system makes fewer mistakes, as does λ < 1.
 
     Args:
+        trained: the run folder to copy.
         images: also write the lines with their images to this parquet file.
         drawn_images: draw only so many and use them again and again, to save time.
     """
@@ -70,14 +92,23 @@ def make_run(
     if nasty:
         references[0] = ("nasty <b>id</b>", NASTY, "<i>13</i>")
         references[1] = ("empty", "", "13")
+    shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("model", "emissions", PREDICTIONS))
+    changed = {"data": [str(images or folder.parent / f"{dataset}.parquet")], "out": folder, "model": model}
+    changed |= {"tagging": "given" if domain_token else "none", "lam": lam, "seed": seed}
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    settings = TrainSettings.of({**config["settings"], **changed})
+    config |= {"settings": settings.model_dump(mode="json", exclude={"resume"}), "seed": seed, "data": settings.data}
+    config["lines"]["test"] = lines
+    (folder / "config.json").write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")
     targets = TargetSet.from_texts(
         {d: [text for _, text, domain in references if domain == d] or ["α"] for _, _, d in references}
     )
+    targets.save(folder / "targets.json")
     rng = random.Random(f"{seed} {lam}")
-    rows: dict[str, list[Any]] = {name: [] for name in ("id", "domain", "reference", "system", "hypothesis")}
-    rows |= {"log_prob": [], "distance": [], "score": []}
+    read: dict[str, list[str]] = {system: [] for system in systems}
+    scores: dict[str, dict[str, list[float | None]]] = {s: {name: [] for name in SCORE_COLUMNS} for s in systems}
     scale = {True: 0.85, False: 1.0}[lam < 1] * (1.05 if domain_token else 1.0)
-    for line_id, reference, domain in references:
+    for _, reference, domain in references:
         target = targets[domain]
         base = _misread(reference, (0.16 - 0.012 * (int(domain) - 10) if domain.isdigit() else 0.1) * scale, rng)
         for place, system in enumerate(systems):
@@ -85,50 +116,14 @@ def make_run(
             log_prob = -0.2 * len(reference) - 2 * rng.random()
             covering = target.covering(target.normalizer(hypothesis))
             distance = float(sorted_w2(covering.vector_of(hypothesis), covering.frequencies))
-            values = (line_id, domain, reference, system, hypothesis, log_prob)
             guided = "fada" in system.lower()
             rest = (distance, 0.5 * log_prob - 0.5 * distance) if guided else (None, log_prob)
-            for name, value in zip(rows, (*values, *rest), strict=True):
-                rows[name].append(value)
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(rows), folder / "predictions.parquet")
-    targets.save(folder / "targets.json")
-    config = {
-        "fada_version": "0.1.0",
-        "seed": seed,
-        "settings": {
-            "data": [str(images or "lines")],
-            "dataset": dataset,
-            "model": model,
-            "tagging": "token" if domain_token else "none",
-            "lam": lam,
-            "distance": "sorted_w2",
-            "scale": 1.0,
-            "epochs": 30,
-            "batch_size": 4,
-            "beam_size": 5,
-            "seed": seed,
-            "out": str(folder),
-            **settings,
-        },
-        "model": {"kind": "ctc", "parameters": 2_000_000},
-        "lines": {"test": lines},
-        "licence": "CC-BY-4.0",
-        "citation": "@misc{codices, title={Lines & <b>glyphs</b>}, year={2025}}",
-        "versions": {"torch": "2.13.0", "numpy": np.__version__},
-    }
-    (folder / "config.json").write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")
-    history = [
-        {
-            "epoch": epoch,
-            "loss": 3.2 * 0.8**epoch + 0.21,
-            "task_loss": 3.0 * 0.8**epoch + 0.2,
-            "alignment_loss": 0.04 * 0.9**epoch + 0.006,
-            "validation": {"cer": 78 * 0.82**epoch + 12.4 * scale + 0.3 * rng.random()},
-        }
-        for epoch in range(1, 25)
-    ]
-    (folder / "metrics.json").write_text(json.dumps({"history": history}), encoding="utf-8")
+            read[system].append(hypothesis)
+            for name, value in zip(SCORE_COLUMNS, (log_prob, *rest), strict=True):
+                scores[system][name].append(value)
+    ids, texts, domains = map(list, zip(*references, strict=True))
+    known = {system: settings_of(system) for system in systems}
+    Systems(LineColumns(ids, texts, domains), read, known, scores).save(folder / PREDICTIONS)
     if tuned:
         write_tuned(folder / "tuned.json")
     if images is not None and not images.exists():
@@ -137,6 +132,16 @@ def make_run(
             [Line(i, text, domain, drawn[n % len(drawn)]) for n, (i, text, domain) in enumerate(references)], images
         )
     return folder
+
+
+def settings_of(system: str) -> Mapping[str, Any]:
+    """How a system of this name decodes."""
+    if system == "greedy":
+        return GREEDY_SETTINGS
+    size = re.search(r"beam ?(\d+)", system)
+    terms: dict[str, Any] = {"lam": 0.5} if "fada" in system.lower() else {}
+    terms |= {"prior correction": {"prior_weight": 0.5}, "6-gram": {"lm": "global", "lm_weight": 0.5}}.get(system, {})
+    return Weights(beam=int(size[1]) if size else BEAM, **terms).model_dump()
 
 
 def write_tuned(path: Path, warning: str | None = None) -> None:
