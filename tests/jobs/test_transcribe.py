@@ -21,7 +21,7 @@ from fada.data.source import read_lines
 from fada.decoding.emissions import Emissions
 from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Decoder, Knowledge
-from fada.decoding.search import decode_emissions
+from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.emit import emit
@@ -83,14 +83,19 @@ def test_every_line_is_transcribed_and_the_score_is_eq_2(model, lines, tmp_path)
     assert not list(tmp_path.glob(".*journal"))
 
 
+@pytest.mark.parametrize("place", [".", "file.txt/e.npz"])
+def test_emitting_refuses_its_output_before_the_model_is_opened(lines, tmp_path, place):
+    (tmp_path / "file.txt").write_text("a file", encoding="utf-8")
+    with pytest.raises(FadaError, match=r"a folder is here|is a file, expected a folder"):
+        run("emit", tmp_path / "no model", lines, "--out", tmp_path / place)
+
+
 def test_transcribing_equals_emitting_then_decoding(model, lines, tmp_path):
     out = tmp_path / "out.tsv"
     assert run("transcribe", model, lines, "--out", out, "--beam", 7).exit_code == 0
     assert run("emit", model, lines, "--out", tmp_path / "e.npz", "--batch-size", 1).exit_code == 0
     emissions = Emissions.load(tmp_path / "e.npz")
-    texts = {
-        i: h.text for i, h in zip(emissions.ids, decode_emissions(emissions, Weights(beam=7), Knowledge()), strict=True)
-    }
+    texts = dict(zip(emissions.ids, BeamSearch(emissions).choose(Weights(beam=7)), strict=True))
     assert {row["id"]: row["text"] for row in rows_of(out)} == texts
 
 
@@ -152,7 +157,7 @@ def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
         done = run("transcribe", folder, lines, "--domain-from", "folder", *options, "--out", out, "--batch-size", 1)
         assert done.exit_code == 0, done.output
         scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
-        expected = [best.score for best in decode_emissions(emissions, weights, knowledge)]
+        expected = [best.score for best in BeamSearch(emissions, knowledge).hypotheses(weights)]
         assert scores == pytest.approx(expected, abs=1e-4), options
     for options, message in [
         (["--distance", "js"], "--distance without effect"),
@@ -176,7 +181,7 @@ def test_targets_are_added_to_the_stored_decoder_and_it_is_said(model, lines, tm
     assert "the decoder stored with the model stays" in done.output
     weights = Weights(beam=4, lm="global", lm_weight=0.2, length_bonus=0.1, lam=0.5)
     emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")))
-    expected = decode_emissions(emissions, weights, replace(knowledge, targets=targets))
+    expected = BeamSearch(emissions, replace(knowledge, targets=targets)).hypotheses(weights)
     scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
     assert scores == pytest.approx([best.score for best in expected], abs=1e-4)
     told = json.loads((tmp_path / "out.jsonl.provenance.json").read_text(encoding="utf-8"))

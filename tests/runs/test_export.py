@@ -185,8 +185,8 @@ def test_runs_that_have_not_finished_are_refused(tmp_path):
 def test_the_stored_weights_decode_as_they_were_tuned(exported):
     decoder = Decoder.of_model(exported / "model")
     emissions = Emissions.load(exported / "run" / "emissions" / "test.npz")
-    from fada.decoding.search import decode_emissions
+    from fada.decoding.search import BeamSearch
 
-    texts = [found.text for found in decode_emissions(emissions, decoder.weights, decoder.knowledge)]
+    texts = BeamSearch(emissions, decoder.knowledge).choose(decoder.weights)
     assert len(texts) == 6
     assert isinstance(decoder.weights, Weights)

@@ -15,7 +15,7 @@ from fada.decoding.guidance import Guidance
 from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.lm import prior_weights
 from fada.decoding.nbest import NBest, Rescorer
-from fada.decoding.search import EVERY_TERM, BeamSearch, Search, decode_emissions
+from fada.decoding.search import EVERY_TERM, BeamSearch, Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.scores import evaluate
@@ -67,7 +67,7 @@ def test_default_weights_are_plain_beam_search(validation, knowledge):
 
 def test_every_line_is_decoded_with_the_target_and_language_model_of_its_domain(validation, knowledge):
     weights = Weights(lam=0.5, scale=50, distance="aligned_w2", lm="domain", lm_weight=0.4, prior_weight=0.3)
-    found = decode_emissions(validation, weights, knowledge)
+    found = BeamSearch(validation, knowledge).hypotheses(weights)
     tuned = Tuned(**weights.model_dump())
     for i in (0, len(found) - 1):
         domain = validation.domains[i]

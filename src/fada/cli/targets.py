@@ -51,7 +51,7 @@ def build(
     Example: fada targets build letters/1650 letters/1850 -o targets.json
     """
     from fada.cli.output import chosen_format
-    from fada.common.files import check_writable
+    from fada.common.files import check_file
     from fada.common.say import progress_bar
     from fada.targets.counts import Corpus
     from fada.targets.target_set import TargetSet
@@ -59,7 +59,7 @@ def build(
 
     if not overwrite:
         _keep_edited(out)
-    check_writable(out.parent)
+    check_file(out)
     options = reading.given()
     everything = options.get("split") == "all"
     if everything:

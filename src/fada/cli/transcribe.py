@@ -1,4 +1,4 @@
-"""`fada transcribe` and `fada emit`: from images or sound to text, or to stored emissions."""
+"""`fada transcribe`: from images or sound to text."""
 
 import os
 from pathlib import Path
@@ -13,17 +13,13 @@ if TYPE_CHECKING:
     from fada.decoding.knowledge import Knowledge
     from fada.decoding.weights import Weights
 
-_INPUTS = typer.Argument(
-    ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
-)
-_BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
-_THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
+BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
+THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command("transcribe")(with_reading()(transcribe))
-    app.command("emit")(with_reading()(emit))
 
 
 def transcribe(
@@ -57,8 +53,8 @@ def transcribe(
     lm_text: list[str] | None = typer.Option(
         None, "--lm-text", help="Training lines for the language model that --tuned asks for; may be repeated."
     ),
-    batch_size: int = _BATCH,
-    threads: int | None = _THREADS,
+    batch_size: int = BATCH,
+    threads: int | None = THREADS,
     restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
 ) -> None:
     """Transcribe images or sound, guided by the character frequencies of their domain.
@@ -79,7 +75,7 @@ def transcribe(
     if out is not None:
         refuse_source(inputs, out)
     source = reading.given()
-    recognizer, lines = _open(model, inputs, threads, **source)
+    recognizer, lines = open_model(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
     weights, knowledge = _decoder(resolve(model), asked, targets, tuned, lm_text, reading.domain_column)
@@ -100,7 +96,7 @@ def transcribe(
         )
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)
-    _report(summary.failed, summary.notes)
+    show_problems(summary.failed, summary.notes)
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
     more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
     where = f"{summary.files[0]}{more}" if summary.files else str(out)
@@ -110,24 +106,6 @@ def transcribe(
         raise typer.Exit(2)
     if lines.lost:
         raise typer.Exit(1)
-
-
-def emit(
-    reading: ReadingOptions,
-    model: str = typer.Argument(..., help="Run folder, model folder or hub name of a CTC model."),
-    inputs: list[str] = _INPUTS,
-    out: Path = typer.Option(..., "--out", "-o", help="The .npz file to write; symbols.json is written beside it."),
-    batch_size: int = _BATCH,
-    threads: int | None = _THREADS,
-) -> None:
-    """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
-    from fada.jobs.emit import emit as run
-
-    recognizer, lines = _open(model, inputs, threads, **reading.given())
-    emissions, failed, notes = run(recognizer, lines, batch_size=batch_size)
-    emissions.save(out)
-    _report(failed, notes)
-    echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
 
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
@@ -201,7 +179,8 @@ def _decoder(
     return weights, knowledge
 
 
-def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
+def open_model(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
+    """The recogniser and the lines, those without transcription as well."""
     from fada.data.source import read_lines
     from fada.models.registry import load_recognizer
 
@@ -213,7 +192,8 @@ def _open(model: str, inputs: list[str], threads: int | None, **source: Any) -> 
     return load_recognizer(model), lines
 
 
-def _report(failed: list[str], notes: list[str]) -> None:
+def show_problems(failed: list[str], notes: list[str]) -> None:
+    """The first lines that could not be read, and the first notes."""
     for reason in [*failed[:20], *notes[:20]]:
         echo(f"  {reason}", err=True)
     left = max(len(failed) - 20, 0) + max(len(notes) - 20, 0)

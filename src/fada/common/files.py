@@ -24,8 +24,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     What is written is on disk before the renaming. A link stays a link, and its file is replaced; the file keeps its
     mode, a new one gets that of the user's mask. What is no file, such as a pipe, is yielded itself.
     """
-    if os.path.isdir(path):
-        raise FadaError(f"{path}: a folder is here, expected a file to write. Name one in it.")
+    _refuse_folder(path)
     if os.path.exists(path) and not os.path.isfile(path):
         yield Path(path)
         return
@@ -72,6 +71,18 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write readable JSON (UTF-8, two-space indent, key order kept), all or nothing."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written, before any work is done; nothing is created."""
+    _refuse_folder(path)
+    if os.path.isfile(path) or not os.path.exists(path):  # no pipe
+        check_writable(Path(os.path.realpath(path)).parent)
+
+
+def _refuse_folder(path: str | os.PathLike[str]) -> None:
+    if os.path.isdir(path):
+        raise FadaError(f"{path}: a folder is here, expected a file to write. Name one in it.")
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:

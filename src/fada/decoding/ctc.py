@@ -33,6 +33,7 @@ from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
+from fada.decoding.weights import BEAM, DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.alphabet import Alphabet, alphabet_of
@@ -84,11 +85,11 @@ class CTCBeamDecoder:
         self,
         symbols: Sequence[str] | Alphabet,
         blank: int = 0,
-        beam_size: int = 5,
+        beam_size: int = BEAM,
         target: CharDistribution | None = None,
-        lam: float = 0.5,
-        distance: str = "sorted_w2",
-        scale: float = 1.0,
+        lam: float = LAM,
+        distance: str = DISTANCE,
+        scale: float = SCALE,
         lm: CharNgram | None = None,
         lm_weight: float = 0.0,
         prior: CharDistribution | None = None,

@@ -31,6 +31,7 @@ from fada.decoding.vocabulary import (
     token_table,
     vocabulary_of,
 )
+from fada.decoding.weights import BEAM, DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 
@@ -82,9 +83,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self,
         tokenizer: Any,
         target: CharDistribution | Sequence[CharDistribution],
-        lam: float = 0.5,
-        distance: str = "sorted_w2",
-        scale: float = 1.0,
+        lam: float = LAM,
+        distance: str = DISTANCE,
+        scale: float = SCALE,
         prompt_length: int = 0,
         keep: int | None = None,
         warmup: float = 0.0,
@@ -295,12 +296,12 @@ def guided_generate(
     model: "PreTrainedModel",
     inputs: Any,
     target: CharDistribution | Sequence[CharDistribution],
-    lam: float = 0.5,
-    num_beams: int = 5,
+    lam: float = LAM,
+    num_beams: int = BEAM,
     *,
     tokenizer: Any,
-    distance: str = "sorted_w2",
-    scale: float = 1.0,
+    distance: str = DISTANCE,
+    scale: float = SCALE,
     warmup: float = 0.0,
     forbidden: Iterable[str] = (),
     allowed: Iterable[str] | None = None,

@@ -31,6 +31,7 @@ from fada.decoding.kernels.distance import (
     removed_products,
     w2_value,
 )
+from fada.decoding.weights import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER
@@ -55,9 +56,9 @@ class Guidance:
     """
 
     target: CharDistribution
-    lam: float = 0.5
-    distance: str = "sorted_w2"
-    scale: float = 1.0
+    lam: float = LAM
+    distance: str = DISTANCE
+    scale: float = SCALE
     forbidden: frozenset[str] = frozenset()
     allowed: frozenset[str] | None = None
 

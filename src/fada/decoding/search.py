@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -19,9 +19,7 @@ from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 
 if TYPE_CHECKING:
-    from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions
-    from fada.decoding.lm import CharNgram
 
 Kind = Literal["ctc", "seq2seq", "nbest"]
 """What is searched: emissions, the tokens of a decoder, lists of hypotheses."""
@@ -81,22 +79,7 @@ class Search(Protocol):
             )
 
 
-def make_decoder(
-    weights: Weights,
-    symbols: Sequence[str],
-    blank: int,
-    target: CharDistribution | None = None,
-    prior: CharDistribution | None = None,
-    lm: "CharNgram | None" = None,
-    **options: Any,
-) -> "CTCBeamDecoder":
-    """A beam search with `weights`; what they need and is not given is named."""
-    from fada.decoding.ctc import CTCBeamDecoder
-
-    return CTCBeamDecoder(symbols, blank=blank, target=target, lm=lm, **_settings(weights, prior), **options)
-
-
-def _settings(weights: Weights, prior: CharDistribution | None) -> dict[str, Any]:
+def decoder_settings(weights: Weights, prior: CharDistribution | None) -> dict[str, Any]:
     """The weights as arguments of a decoder."""
     settings = weights.model_dump(exclude={"beam", "lm"})
     return {**settings, "beam_size": weights.beam, "prior": prior if weights.prior_weight else None}
@@ -124,7 +107,7 @@ class BeamSearch(Search):
         """The best hypothesis of every line."""
         self.check(weights)
         needs_target = weights.guided or bool(weights.prior_weight)
-        decoder = self._decoder.replace(**_settings(weights, self.knowledge.prior))
+        decoder = self._decoder.replace(**decoder_settings(weights, self.knowledge.prior))
         found = decoder.decode_batch(
             self.emissions.log_probs,
             targets=[self._targets[domain] for domain in self.domains] if needs_target else None,
@@ -195,10 +178,3 @@ class Stored(Search):
                 digest.update(part)
             self._known = digest.hexdigest()
         return self._known
-
-
-def decode_emissions(
-    emissions: "Emissions", weights: Weights, knowledge: Knowledge, threads: int | None = None
-) -> list[Hypothesis]:
-    """The best hypothesis of every line, each line with the target and language model of its domain."""
-    return BeamSearch(emissions, knowledge, threads).hypotheses(weights)

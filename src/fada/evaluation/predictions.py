@@ -63,24 +63,16 @@ class Predictions:
         """Whether FADA's guidance has a say."""
         return is_guided(self.name, self.settings)
 
-    @property
-    def log_prob(self) -> Sequence[float | None]:
-        """log P of each text by the recogniser, None where it is not known."""
-        return self.part("log_prob")
-
-    @property
-    def distance(self) -> Sequence[float | None]:
-        """Distance of each text from the target."""
-        return self.part("distance")
-
-    @property
-    def score(self) -> Sequence[float | None]:
-        """What the hypotheses were ranked by."""
-        return self.part("score")
-
     def part(self, name: str) -> Sequence[float | None]:
         """One of :data:`SCORE_COLUMNS`, None where it is not known."""
         return self.scores.get(name) or [None] * len(self.lines)
+
+    def ordered(self, ids: Sequence[str]) -> "Predictions":
+        """The lines with these ids, in this order."""
+        rows = self.lines.rows_of(ids)
+        scores = {name: [values[row] for row in rows] for name, values in self.scores.items()}
+        texts = [self.hypotheses[row] for row in rows]
+        return replace(self, lines=self.lines.take(rows), hypotheses=texts, scores=scores)
 
 
 @dataclass(frozen=True)
@@ -161,13 +153,12 @@ class Systems(Mapping[str, Predictions]):
 
     def adding(self, new: Predictions) -> "Systems":
         """With one more system, or another in place of that of the same name; paired by line id."""
-        rows = new.lines.rows_of(self.ids)
-        scores = {name: [values[row] for row in rows] for name, values in new.scores.items()}
+        new = new.ordered(self.ids)
         return replace(
             self,
-            systems={**self.systems, new.name: [new.hypotheses[row] for row in rows]},
+            systems={**self.systems, new.name: new.hypotheses},
             settings={**self.settings, new.name: new.settings},
-            scores={**self.scores, new.name: scores},
+            scores={**self.scores, new.name: new.scores},
         )
 
     def unicode_note(self) -> str | None:

@@ -13,13 +13,12 @@ import torch
 
 from fada.data.splits import evenly
 from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.weights import LAM
 from fada.experiments.record import Overhead, Ratio
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
 from fada.training.lines import EncodedDataset, LineDataset
 from fada.training.settings import TrainSettings, settings_of
-
-LAM = 0.5
 
 
 def paired_ratio(step: Callable[[bool], None], rounds: int) -> tuple[float, float]:

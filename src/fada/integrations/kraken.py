@@ -23,6 +23,7 @@ import numpy as np
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.hypothesis import Hypothesis
+from fada.decoding.weights import BEAM, LAM
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 
@@ -49,11 +50,11 @@ def symbols_of(codec: Any) -> list[str]:
 
 def decoder(
     target: CharDistribution | None,
-    lam: float = 0.5,
+    lam: float = LAM,
     codec: Any = None,
     *,
     symbols: Sequence[str] | None = None,
-    beam_size: int = 5,
+    beam_size: int = BEAM,
     **settings: Any,
 ) -> Callable[..., list[Labelling]]:
     """A callable for kraken's ``decoder(outputs, lengths)``.

@@ -22,7 +22,7 @@ from fada.data.line import Line
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Kind, Search
-from fada.decoding.weights import Weights
+from fada.decoding.weights import DISTANCE, LAM, SCALE, Weights
 from fada.errors import FadaError
 from fada.models.recognizer import (
     IGNORED,
@@ -171,9 +171,9 @@ class Seq2SeqRecognizer(Recognizer):
         lines: Sequence[Line],
         *,
         targets: Sequence[CharDistribution] | None = None,
-        lam: float = 0.5,
-        distance: str = "sorted_w2",
-        scale: float = 1.0,
+        lam: float = LAM,
+        distance: str = DISTANCE,
+        scale: float = SCALE,
         num_beams: int = 1,
         max_new_tokens: int = 200,
     ) -> list[Hypothesis]:

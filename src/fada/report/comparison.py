@@ -67,16 +67,15 @@ class Pairing:
     @classmethod
     def of(cls, before: Contender, after: Contender) -> "Pairing":
         """Pair seed with seed, or in the order given where the seeds differ, and line with line by id."""
-        columns: tuple[list[Any], ...] = ([], [], [], [], [])
+        pairing = cls([], [], [], [], [])
         for first, second in _paired_runs(before, after):
             a, b = first.predictions[before.system], second.predictions[after.system]
-            place = {line_id: i for i, line_id in enumerate(b.ids)}
-            for i, line_id in enumerate(a.ids):
-                if line_id in place:
-                    row = (line_id, a.domains[i], a.references[i], a.hypotheses[i], b.hypotheses[place[line_id]])
-                    for column, value in zip(columns, row, strict=True):
-                        column.append(value)
-        return cls(*columns)
+            known = set(b.ids)
+            a = a.ordered([line_id for line_id in a.ids if line_id in known])
+            columns = (a.ids, a.domains, a.references, a.hypotheses, b.ordered(a.ids).hypotheses)
+            for column, values in zip(vars(pairing).values(), columns, strict=True):
+                column.extend(values)
+        return pairing
 
     def compare(self, options: Mapping[str, Any], resamples: int, per_domain: bool) -> Comparison:
         """Paired tests of the second against the first."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fada.evaluation.predictions import SCORE_COLUMNS
 from fada.evaluation.scores import NO_LABEL, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
@@ -94,6 +95,7 @@ class LineList:
         for place, (run, system) in enumerate(entries):
             read = run.predictions[system]
             scores = score_lines(read.references, read.hypotheses, **options)
+            columns = [read.part(name) for name in SCORE_COLUMNS]
             for i, line_id in enumerate(read.ids):
                 line = lines.setdefault(
                     line_id,
@@ -105,7 +107,7 @@ class LineList:
                     },
                 )
                 text = line["texts"].setdefault(read.hypotheses[i], len(line["texts"]))
-                parts = [_rounded(column[i]) for column in (read.log_prob, read.distance, read.score)]
+                parts = [_rounded(column[i]) for column in columns]
                 line["readings"][place] = [text, int(scores.edits[i]), *parts]
         named = {NO_LABEL if line["domain"] is None else line["domain"] for line in lines.values()}
         numbers = {name: self.domain_number(name) for name in sorted(named, key=natural_key)}

@@ -7,7 +7,7 @@ glyph: from whichever installed font has one, or by its code point.
 import math
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
 from itertools import combinations
@@ -457,12 +457,6 @@ def _glyphs(file: str) -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
     return frozenset(FT2Font(file).get_charmap())
-
-
-def undrawable(characters: Iterable[str]) -> list[str]:
-    """The characters for which no installed font has a glyph; figures name them by code point."""
-    _pyplot()
-    return [c for c in characters if c != OTHER and any(_font_with(s) is None for s in visible(c))]
 
 
 def _pyplot() -> Any:

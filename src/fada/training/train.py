@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from fada.common.processes import wait_for_all
 from fada.common.say import is_shown, show_records
 from fada.data.augment import Augment
 from fada.data.splits import Splits
+from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import GREEDY_SETTINGS, Systems, line_columns
+from fada.evaluation.predictions import GREEDY_SETTINGS, PREDICTIONS, Systems, line_columns
 from fada.models import registry
 from fada.models.ctc import CTCRecognizer
 from fada.models.recognizer import Recognizer
@@ -41,6 +43,7 @@ from fada.training.lines import EncodedDataset, LineDataset, check_lines, tell_l
 from fada.training.reading import distances_from_targets, read_texts, score_texts
 from fada.training.settings import TrainSettings, refuse_other_settings
 from fada.training.trainer import FadaTrainer
+from fada.tuning.decode import GREEDY, decode_systems
 
 log = logging.getLogger(__name__)
 
@@ -156,33 +159,23 @@ def _report(
     recognizer.save_pretrained(out / "model")
     reported = "test" if data["test"].lines else "validation"
     lines = data[reported].lines
-    systems: dict[str, list[str]] = {}
-    log_probs: dict[str, list[float]] = {}
+    beam, weights, columns = f"beam{settings.beam_size}", Weights(beam=settings.beam_size), line_columns(lines)
     if isinstance(recognizer, CTCRecognizer):
-        from fada.decoding.ctc import CTCBeamDecoder
-
-        (out / "emissions").mkdir(exist_ok=True)
         emitted = {split: recognizer.emit(data[split].lines) for split in ("validation", "test") if data[split].lines}
         for split, emissions in emitted.items():
             emissions.save(out / "emissions" / f"{split}.npz")
-        frames = emitted[reported].log_probs
-        decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=settings.beam_size)
-        systems["greedy"] = [decoder.greedy(scores).text for scores in frames]
-        best = [found[0] for found in decoder.decode_batch(frames)]
-        systems[f"beam{settings.beam_size}"] = [hypothesis.text for hypothesis in best]
-        log_probs[f"beam{settings.beam_size}"] = [float(hypothesis.log_prob) for hypothesis in best]
+        systems = decode_systems(BeamSearch(emitted[reported]), {GREEDY: None, beam: weights}, lines=columns)
     else:
-        systems["greedy"] = read_texts(recognizer, data[reported])
+        texts = {GREEDY: read_texts(recognizer, data[reported])}
         if settings.beam_size > 1:
-            beams = read_texts(recognizer, data[reported], num_beams=settings.beam_size)
-            systems[f"beam{settings.beam_size}"] = beams
-    far = {name: distances_from_targets(lines, texts, targets, settings.distance) for name, texts in systems.items()}
-    scores: dict[str, dict[str, list[float]]] = {name: {"distance": found} for name, found in far.items()}
-    for name, found in log_probs.items():
-        scores[name] |= {"log_prob": found, "score": found}
-    weights = {f"beam{settings.beam_size}": Weights(beam=settings.beam_size).model_dump(), "greedy": GREEDY_SETTINGS}
-    Systems(line_columns(lines), systems, weights, scores).save(out / "predictions.parquet")
-    final = {name: score_texts(lines, texts, targets, settings.distance) for name, texts in systems.items()}
+            texts[beam] = read_texts(recognizer, data[reported], num_beams=settings.beam_size)
+        systems = Systems(columns, texts, {GREEDY: GREEDY_SETTINGS, beam: weights.model_dump()})
+    scores = {
+        name: {**read.scores, "distance": distances_from_targets(lines, read.hypotheses, targets, settings.distance)}
+        for name, read in systems.items()
+    }
+    replace(systems, scores=scores).save(out / PREDICTIONS)
+    final = {name: score_texts(lines, read, targets, settings.distance) for name, read in systems.systems.items()}
     best_epoch = min(trainer.history, key=lambda entry: entry["validation"]["cer"])
     write_json(
         out / "metrics.json",

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from fada.common.files import write_text
 from fada.common.settings import read_json, validated
-from fada.decoding.search import Kind, make_decoder
+from fada.decoding.search import Kind, decoder_settings
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -188,7 +188,10 @@ class Tuned(_Flat):
         **options: Any,
     ) -> "CTCBeamDecoder":
         """A beam search with these weights; `target` and `lm` can also be given line by line to ``decode_batch``."""
-        return make_decoder(self.weights, symbols, blank, target, prior, lm, **options)
+        from fada.decoding.ctc import CTCBeamDecoder
+
+        settings = decoder_settings(self.weights, prior)
+        return CTCBeamDecoder(symbols, blank=blank, target=target, lm=lm, **settings, **options)
 
     def sentences(self) -> list[str]:
         """What was chosen, how sure the choice is, and what was not taken: the same that the file holds, whole."""

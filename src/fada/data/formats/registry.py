@@ -11,7 +11,7 @@ folder of files rather than one file, and `NEEDS_IMAGE = True` if it cannot be w
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
@@ -163,8 +163,3 @@ def group(files: Iterable[Path]) -> dict[str, list[Path]]:
         if kind := format_of(file):
             kinds.setdefault(kind, []).append(file)
     return kinds
-
-
-def known_endings() -> Sequence[str]:
-    """The endings of all files that are read."""
-    return [suffix for one in formats().values() for suffix in one.suffixes]

@@ -1,7 +1,6 @@
 """Whole pages with known lines: line images laid out in columns, with slope, curvature, margins and bleed-through."""
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +10,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from fada.data.crop import PageCrop, Point
-from fada.data.line import Line, Provenance, Transcription
-from fada.data.write import write_transcriptions
+from fada.data.line import Line
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -135,26 +133,3 @@ def _shifted(ink: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np
     rows = np.arange(tall)[:, None] - shift[None, :]
     columns = np.broadcast_to(np.arange(ink.shape[1]), rows.shape)
     return ndimage.map_coordinates(ink, [rows, columns], order=1, cval=0.0)
-
-
-def write_pages(lines: Sequence[Line], folder: str | os.PathLike[str], layout: Layout, seed: int = 0) -> list[Path]:
-    """Pages of `lines` as PNG with ALTO beside them; the lines of one page shine through on the next."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    results = []
-    for number, page in enumerate(_pages(lines, layout, seed), 1):
-        file = folder / f"page-{number:04d}.png"
-        page.image.save(file)
-        for place, line in enumerate(page.lines, 1):
-            if isinstance(line.image, PageCrop):
-                crop = replace(line.image, page=file)
-                results.append(Transcription.of(replace(line, id=f"{file.stem}#line_{place}", image=crop)))
-    return write_transcriptions(results, folder, "alto", provenance=Provenance())
-
-
-def _pages(lines: Sequence[Line], layout: Layout, seed: int) -> Iterator[SyntheticPage]:
-    back: Sequence[Line] = ()
-    for number, start in enumerate(range(0, len(lines), layout.lines)):
-        front = lines[start : start + layout.lines]
-        yield make_page(front, layout, seed + number, back)
-        back = front
