@@ -4,6 +4,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import Format, chosen_format, print_json, print_rows
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -29,7 +31,6 @@ def analyze(
 
     Example: fada analyze targets.json -o figures --from 13 --to 15
     """
-    from fada.cli.output import Format, chosen_format, print_json, print_rows
     from fada.targets.figures import analyze as draw
     from fada.targets.figures import shift_pair, shift_rows
     from fada.targets.target_set import TargetSet

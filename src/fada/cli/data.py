@@ -8,6 +8,7 @@ import typer
 
 from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import chosen_format, echo, print_json, print_rows
+from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.data.line import LineSet
@@ -116,7 +117,6 @@ def published_command(
 ) -> None:
     """List the published sets with licence and citation, or load one and write it as parquet with its splits."""
     from fada.data import published
-    from fada.errors import FadaError
 
     if name is None:
         rows = [

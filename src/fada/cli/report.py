@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.output import echo
+from fada.cli.output import echo, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +47,6 @@ def register(app: typer.Typer) -> None:
 
             fada report runs/standard-* runs/fada-* --out comparison.html --tables tables/
         """
-        from fada.cli.output import print_json
         from fada.report.page import write_report
 
         written = write_report(

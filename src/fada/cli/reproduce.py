@@ -6,6 +6,7 @@ from typing import Literal
 import typer
 
 from fada.cli.output import echo
+from fada.errors import FadaError, Interrupted
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +44,6 @@ def reproduce(
 
         fada reproduce recipes/main-synthetic-crnn.yaml
     """
-    from fada.errors import FadaError, Interrupted
     from fada.experiments.paper import lines_of, reproduce_all, summary
     from fada.experiments.recipe import TABLES, recipes_of
     from fada.experiments.reproduce import Scope

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.output import echo
+
 
 class PageFormat(StrEnum):
     """What is written for a page."""
@@ -28,7 +30,6 @@ def segment(
     right_to_left: bool = typer.Option(False, "--right-to-left", help="Lines and columns run from right to left."),
 ) -> None:
     """Find the lines of photographed or scanned pages: outlines, baselines, columns in reading order, margins."""
-    from fada.cli.output import echo
     from fada.jobs.segment import segment_pages
 
     done = segment_pages(pages, out, format=format.value, draw=draw, right_to_left=right_to_left)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fada.cli.options import ReadingOptions, with_reading
-from fada.cli.output import echo
+from fada.cli.output import echo, print_rows
 
 if TYPE_CHECKING:
     from fada.experiments.study import Study
@@ -58,8 +58,6 @@ def demo(
 
 
 def _print(result: "Study") -> None:
-    from fada.cli.output import print_rows
-
     title = f"CER in percent with 95 % intervals, {result.view.results[0].evaluation.clusters} test lines"
     print_rows(result.rows(), title)
     print_rows(result.tests(), "against the standard model with plain beam search", digits=3)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.output import echo
+from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,6 @@ def synth(
     as_csv: bool = typer.Option(False, "--csv", help="Print the correlations as CSV."),
 ) -> None:
     """Make handwritten-looking lines whose domains differ in their letter frequencies by a known amount."""
-    from fada.cli.output import Format, chosen_format, print_json, print_rows
     from fada.common.say import waiting
     from fada.data.synthetic.set import make_synthetic, parse_pearson
 

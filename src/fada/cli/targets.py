@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from fada.cli.options import TEXTS, ReadingOptions, with_reading
-from fada.cli.output import echo
+from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
+from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.cli.output import Format
@@ -50,7 +51,6 @@ def build(
 
     Example: fada targets build letters/1650 letters/1850 -o targets.json
     """
-    from fada.cli.output import chosen_format
     from fada.common.files import check_file
     from fada.common.say import progress_bar
     from fada.targets.counts import Corpus
@@ -98,7 +98,6 @@ def show(
 
     Example: fada targets show targets.json --domain 14 --all
     """
-    from fada.cli.output import Format, chosen_format, print_rows
     from fada.targets.target_set import TargetSet
 
     loaded = TargetSet.load(file)
@@ -126,7 +125,6 @@ def compare(
 
     Example: fada targets compare targets.json
     """
-    from fada.cli.output import Format, chosen_format, print_json, print_rows
     from fada.targets.target_set import TargetSet
 
     stems = [file.stem for file in files]
@@ -180,8 +178,6 @@ def edit(
 
     Example: fada targets edit targets.json --frequency u=0 --multiply e=0.5
     """
-    from fada.cli.output import chosen_format
-    from fada.errors import FadaError
     from fada.targets.target_set import TargetSet
 
     if not (assign or scale or mix or normalize or smooth is not None):
@@ -220,7 +216,6 @@ def merge(
     """
     from functools import reduce
 
-    from fada.cli.output import chosen_format
     from fada.targets.target_set import TargetSet
 
     targets = reduce(TargetSet.merge, map(TargetSet.load, files))
@@ -230,7 +225,6 @@ def merge(
 
 def _keep_edited(path: Path) -> None:
     """Refuse to replace a target file that somebody has edited, by command or by hand."""
-    from fada.errors import FadaError
     from fada.targets.file import read
 
     if not path.is_file():
@@ -246,7 +240,6 @@ def _keep_edited(path: Path) -> None:
 
 
 def _print_summary(targets: "TargetSet", title: str, output: "Format") -> None:
-    from fada.cli.output import Format, print_rows
     from fada.text.characters import visible
 
     def most(p: "CharDistribution") -> list[str]:
@@ -310,8 +303,6 @@ def _weights(mix: str) -> dict[str, float]:
 
 
 def _numbers(pairs: list[str], separator: str, option: str, expected: str) -> dict[str, float]:
-    from fada.errors import FadaError
-
     numbers: dict[str, float] = {}
     for pair in pairs:
         # The last separator: the character may be one itself.

@@ -8,6 +8,7 @@ import typer
 
 from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
+from fada.errors import FadaError
 
 
 def train(
@@ -69,7 +70,6 @@ def train(
     given = {name: value for name, value in locals().items() if name not in ("recipe", "set_", "reading")}
     chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     from fada.common.settings import read_recipe
-    from fada.errors import FadaError
     from fada.training.settings import TrainSettings
     from fada.training.train import train as run
 

@@ -8,6 +8,7 @@ import typer
 
 from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
+from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.decoding.knowledge import Knowledge
@@ -113,7 +114,6 @@ def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
     from fada.common.tables import TEXT_SUFFIXES as MANIFEST_SUFFIXES
     from fada.data.places import AUDIO_SUFFIXES, IMAGE_SUFFIXES
     from fada.data.read import is_named_set
-    from fada.errors import FadaError
     from fada.models.folders import PRETRAINED, is_model_folder, resolve
 
     name, first, inputs = given[0], Path(given[0]), given[1:]
@@ -146,7 +146,6 @@ def _decoder(
     """
     from fada.decoding.knowledge import Decoder, load_knowledge
     from fada.decoding.weights import LAM, NO_GUIDANCE, Weights
-    from fada.errors import FadaError
     from fada.targets.target_set import TargetSet
     from fada.tuning.tuned import Tuned
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.output import echo
+from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
+from fada.errors import FadaError
 
 
 def tune(
@@ -53,10 +54,8 @@ def tune(
     The result is a small JSON file for `--tuned`. If nothing is better than plain beam search beyond noise, λ = 1 is
     what it recommends, and it says so. In a run folder the test lines are decoded with it too, for `fada report`.
     """
-    from fada.cli.output import Format, chosen_format, print_json, print_rows, readable
     from fada.common.files import write_json
     from fada.decoding.knowledge import load_knowledge
-    from fada.errors import FadaError
     from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
     from fada.runs.run import Run

@@ -50,7 +50,7 @@ class Search(Protocol):
     @property
     def lines(self) -> LineColumns:
         """What is known of the lines."""
-        return LineColumns(self.ids, self.references, self.domains)
+        return LineColumns(self.ids, self.references, self.domains if any(self.domains) else None)
 
     @abstractmethod
     def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:

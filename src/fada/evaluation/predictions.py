@@ -33,15 +33,10 @@ GREEDY_SETTINGS: Mapping[str, Any] = {"search": "greedy"}
 _METADATA = b"fada.systems"
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What one system read, line by line, and how it decodes (empty if that is not known)."""
+class _OfLines:
+    """Something that is known of lines with references."""
 
-    name: str
     lines: LineColumns
-    hypotheses: list[str]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    scores: Scores = field(default_factory=dict)
 
     @property
     def ids(self) -> list[str]:
@@ -52,6 +47,17 @@ class Predictions:
     def references(self) -> list[str]:
         """The transcriptions."""
         return self.lines.references or []
+
+
+@dataclass(frozen=True)
+class Predictions(_OfLines):
+    """What one system read, line by line, and how it decodes (empty if that is not known)."""
+
+    name: str
+    lines: LineColumns
+    hypotheses: list[str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    scores: Scores = field(default_factory=dict)
 
     @property
     def domains(self) -> list[str | None]:
@@ -76,7 +82,7 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class Systems(Mapping[str, Predictions]):
+class Systems(_OfLines, Mapping[str, Predictions]):
     """The hypotheses of one or more systems on the same lines: a mapping from a system's name to what it read.
 
     Attributes:
@@ -113,16 +119,6 @@ class Systems(Mapping[str, Predictions]):
     def __len__(self) -> int:
         """How many systems; there are ``len(self.lines)`` lines."""
         return len(self.systems)
-
-    @property
-    def ids(self) -> list[str]:
-        """Of the lines."""
-        return self.lines.ids
-
-    @property
-    def references(self) -> list[str]:
-        """The transcriptions."""
-        return self.lines.references or []
 
     @property
     def domains(self) -> list[str | None] | None:

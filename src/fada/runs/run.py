@@ -21,7 +21,7 @@ from fada.evaluation.predictions import PREDICTIONS, Predictions, Systems, is_pl
 from fada.evaluation.scores import Evaluation, evaluate
 from fada.evaluation.sources import read_systems
 from fada.targets.target_set import TargetSet
-from fada.tuning.decode import TUNED, lines_of, predictions_of
+from fada.tuning.decode import TUNED, predictions_of
 from fada.tuning.overlap import refuse_seen
 from fada.tuning.tuned import Tuned
 
@@ -142,7 +142,7 @@ class Run:
     def add_tuned(self, tuned: Tuned, search: Search) -> None:
         """Put the decoding of the reported lines with tuned weights into the predictions."""
         refuse_seen(tuned, search, self.folder)
-        self.add_system(TUNED, tuned.weights, search.hypotheses(tuned.weights), lines_of(search), tuned=True)
+        self.add_system(TUNED, tuned.weights, search.hypotheses(tuned.weights), search.lines, tuned=True)
 
     # ---------------------------------------------------------------------------------- as tables and reports see it
 

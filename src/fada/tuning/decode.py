@@ -53,7 +53,7 @@ def decode_systems(
             f"{source or 'search'}: no references are stored with these lines, so there is nothing to compare with. "
             "Give the lines with --lines."
         )
-    lines = lines or lines_of(search)
+    lines = lines or search.lines
     read = [
         Predictions(name, lines, search.greedy(), GREEDY_SETTINGS)
         if weights is None
@@ -67,12 +67,6 @@ def decode_systems(
         {found.name: found.scores for found in read},
         source,
     )
-
-
-def lines_of(search: Search) -> LineColumns:
-    """What a search knows of its lines."""
-    domains = search.domains if any(search.domains) else None
-    return LineColumns(list(search.ids), None if search.references is None else list(search.references), domains)
 
 
 def predictions_of(
@@ -91,7 +85,7 @@ def _number(value: float | None) -> float | None:
 def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "") -> Systems:
     """Plain beam search, the cheapest search and tuned decoding, if there is one; lines tuned on are refused."""
     named: dict[str, Weights | None] = {BEAM: PLAIN if tuned is None else PLAIN.change(beam=tuned.weights.beam)}
-    if search.kind != "nbest":
+    if "beam" in search.terms:
         named[GREEDY] = None
     if tuned is not None:
         refuse_seen(tuned, search, source)

@@ -14,7 +14,7 @@ from fada.decoding.weights import Weights
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
 from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
-from fada.tuning.decode import BEAM, GREEDY, decode_systems, lines_of
+from fada.tuning.decode import BEAM, GREEDY, decode_systems
 from fada.tuning.grid import PLAIN, Grid, guidance_grid, lm_grid, prior_grid
 from fada.tuning.overlap import refuse_overlap
 from fada.tuning.trials import Trials
@@ -89,7 +89,7 @@ def compare_rivals(
     refuse_overlap(validation, test)
     trials = Trials(validation, normalization=scoring.normalization, store=store)
     rivals = {rival.name: rival for rival in tune_rivals(trials, grid)}
-    lines = lines_of(test)
+    lines = test.lines
     if clusters is not None:
         lines = replace(lines, extra={"cluster": list(clusters)})
     systems = decode_systems(test, {name: rival.weights for name, rival in rivals.items()}, "test lines", lines)
@@ -132,6 +132,6 @@ def tune_rivals(trials: Trials, grid: Grid = Grid()) -> list[Rival]:
             add(f"{order}-gram per domain + FADA aligned", guided(language, "aligned_w2"))
             add(f"{order}-gram per domain + prior + FADA aligned", guided(prior, "aligned_w2"))
     rivals = [Rival(name, weights, trials.error(weights)) for name, weights in found.items()]
-    if search.kind != "nbest":
+    if "beam" in search.terms:
         rivals.insert(0, Rival(GREEDY, None, trials.rate(trials.count(search.greedy()))))
     return rivals

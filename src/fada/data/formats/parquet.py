@@ -30,7 +30,7 @@ from fada.data.line import (
 from fada.data.places import Base
 from fada.data.reading import Reading
 from fada.data.rows import TableLines
-from fada.errors import FadaError
+from fada.errors import FadaError, missing_extra
 
 _MEDIA = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _FIXED = ("image", "audio", "text", "domain", "id")
@@ -91,8 +91,6 @@ def open_hub(name: str, reading: Reading) -> LineSet:
     try:
         import datasets
     except ImportError:
-        from fada.errors import missing_extra
-
         raise missing_extra("datasets", "hub", "reading from the Hugging Face hub") from None
     name, _, config = name.partition("@")
     try:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fada.data.images import MAX_PIXELS, load_line_image
+from fada.common.files import replacing
+from fada.data.images import FORMATS, MAX_PIXELS, load_line_image
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ def photographs(file: Path, folder: Path) -> Iterator[Photograph]:
 def _frames(file: Path) -> int:
     from PIL import Image, UnidentifiedImageError
 
-    from fada.data.images import FORMATS
-
     try:
         with Image.open(file, formats=FORMATS) as image:
             return int(getattr(image, "n_frames", 1))
@@ -78,8 +77,6 @@ def _frames(file: Path) -> int:
 
 def _frame(file: Path, number: int) -> "Image.Image":
     from PIL import Image
-
-    from fada.data.images import FORMATS
 
     with Image.open(file, formats=FORMATS) as image:
         image.seek(number)
@@ -122,7 +119,6 @@ def _resolution(page: object) -> float:
 def _written(image: "Image.Image", name: str, folder: Path) -> Photograph:
     file = folder / f"{name}.png"
     if not file.exists():
-        temporary = file.with_suffix(".part")
-        image.save(temporary, format="PNG", compress_level=1)
-        temporary.replace(file)
+        with replacing(file) as temporary:
+            image.save(temporary, format="PNG", compress_level=1)
     return Photograph(name, file)
