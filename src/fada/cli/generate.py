@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.lipogram import CSV, JSON, MODEL
-from fada.cli.output import chosen_format, print_rows
+from fada.cli.lipogram import MODEL
+from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -30,8 +30,8 @@ def generate(
     seed: int = typer.Option(0, "--seed", help="Of sampling."),
     tokens: int = typer.Option(100, "--tokens", min=1, help="Longest text, in tokens."),
     nbest: int = typer.Option(1, "--nbest", min=1, help="Texts to print, best first."),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
 ) -> None:
     """Continue a prompt so that the characters follow a target distribution."""
     from fada.models.language import continue_prompt, load_language_model

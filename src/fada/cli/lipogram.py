@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.output import chosen_format, print_rows
+from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 from fada.errors import FadaError
 
 
@@ -27,8 +27,6 @@ class StyleName(StrEnum):
 
 
 MODEL = typer.Option("smollm2", "--model", "-m", help="smollm2, a model folder, a GGUF file, or a name on the hub.")
-JSON = typer.Option(False, "--json", help="Print JSON.")
-CSV = typer.Option(False, "--csv", help="Print CSV.")
 
 
 def lipogram(
@@ -52,8 +50,8 @@ def lipogram(
     recipe: Path | None = typer.Option(None, "--recipe", help="Run the experiment that this YAML file describes."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the experiment; a rerun continues there."),
     quick: bool = typer.Option(False, "--quick", help="The experiment with few topics and short stories."),
-    as_json: bool = JSON,
-    as_csv: bool = CSV,
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
 ) -> None:
     """Write stories without a letter, or run the lipogram experiment.
 

@@ -2,15 +2,15 @@
 
 import typer
 
-from fada.cli.output import chosen_format, print_rows
+from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 
 models = typer.Typer(help="Recognition models: list what can be trained, describe one.", no_args_is_help=True)
 
 
 @models.command("list")
 def list_models(
-    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
-    as_csv: bool = typer.Option(False, "--csv", help="Print as CSV."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
 ) -> None:
     """Models that are built new, and examples of those that are loaded from a folder or the hub."""
     from fada.models.registry import BUILT, LOADED
@@ -23,8 +23,8 @@ def list_models(
 @models.command()
 def describe(
     name: str = typer.Argument(help="One of `fada models list`, a model folder, a run folder, or a hub name."),
-    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
-    as_csv: bool = typer.Option(False, "--csv", help="Print as CSV."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
 ) -> None:
     """Kind, size, alphabet and settings of a model."""
     from fada.models.registry import describe as describe_model

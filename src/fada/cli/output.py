@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+import typer
+
+AS_JSON = typer.Option(False, "--json", help="Print as JSON.")
+AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
+
 
 def echo(text: object, err: bool = False, nl: bool = True) -> None:
     """Print a sentence or a text; what the data brings cannot steer a terminal."""
-    import typer
-
     told = str(text)
     if (sys.stderr if err else sys.stdout).isatty():
         from fada.common.say import printable

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from fada.cli.options import TEXTS, ReadingOptions, with_reading
-from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
+from fada.cli.output import AS_CSV, AS_JSON, Format, chosen_format, echo, print_json, print_rows
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
-    from fada.cli.output import Format
     from fada.targets.distribution import CharDistribution
     from fada.targets.target_set import TargetSet
 
@@ -20,10 +19,6 @@ targets_app = typer.Typer(no_args_is_help=True, help="Character distributions pe
 def register(app: typer.Typer) -> None:
     """Add the group to the command line."""
     app.add_typer(targets_app, name="targets")
-
-
-AS_JSON = typer.Option(False, "--json", help="Print as JSON.")
-AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
 
 
 @targets_app.command()

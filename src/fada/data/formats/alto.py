@@ -19,6 +19,7 @@ from fada.data.formats.xml import (
     insert_first,
     insert_last_of,
     local_name,
+    name_beside,
     number,
     points,
     text_lines,
@@ -94,9 +95,9 @@ def set_id(element: Element, name: str) -> None:
     root = element.getroottree().getroot()
     tags = root.find("{*}Tags")
     if tags is None:
-        tags = etree.Element(_sibling_name(root, "Tags"))
+        tags = etree.Element(name_beside(root, "Tags"))
         insert_last_of(root, ("Description", "Styles"), tags)
-    tag = etree.SubElement(tags, _sibling_name(root, "OtherTag"), ID=f"id_{element.get('ID')}", TYPE=_ID_TAG)
+    tag = etree.SubElement(tags, name_beside(root, "OtherTag"), ID=f"id_{element.get('ID')}", TYPE=_ID_TAG)
     tag.set("LABEL", xml_text(name))
     element.set("TAGREFS", tag.get("ID"))
 
@@ -180,7 +181,7 @@ def set_text(line: Element, result: Transcription) -> None:
     unchanged = text == line_text(line)
     strings = line.findall("{*}String")
     if not strings:
-        string = etree.Element(_sibling_name(line, "String"))
+        string = etree.Element(name_beside(line, "String"))
         for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT"):
             if line.get(name) is not None:
                 string.set(name, line.get(name))
@@ -299,11 +300,6 @@ def _is_version_4(root: Element) -> bool:
     declared = " ".join([etree.QName(root).namespace or "", root.get("SCHEMAVERSION") or "", *root.attrib.values()])
     found = re.search(r"(?:ns-v|alto[-_/]v?|/v)(\d)", declared)
     return found is not None and int(found[1]) >= 4
-
-
-def _sibling_name(element: Element, name: str) -> str:
-    namespace = etree.QName(element).namespace
-    return f"{{{namespace}}}{name}" if namespace else name
 
 
 # --- new files -------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from fada.data.formats.xml import (
     insert_first,
     insert_last_of,
     local_name,
+    name_beside,
     number,
     points,
     text_lines,
@@ -198,7 +199,7 @@ def _set_glyphs(word: Element, text: str, characters: Sequence[float] | None) ->
 def _set_equivalent(element: Element, text: str, confidence: str | None) -> None:
     equivalent = _equivalent(element)
     if equivalent is None:
-        equivalent = etree.Element(_named(element, "TextEquiv"))
+        equivalent = etree.Element(name_beside(element, "TextEquiv"))
         insert_last_of(element, _BEFORE_TEXT, equivalent)
     if confidence is not None:
         equivalent.set("conf", confidence)
@@ -206,7 +207,7 @@ def _set_equivalent(element: Element, text: str, confidence: str | None) -> None
         equivalent.attrib.pop("conf", None)  # it belonged to the text before
     target = equivalent.find("{*}Unicode")
     if target is None:
-        target = etree.SubElement(equivalent, _named(element, "Unicode"))
+        target = etree.SubElement(equivalent, name_beside(element, "Unicode"))
     plain = equivalent.find("{*}PlainText")
     for one in (target, plain):
         if one is not None:
@@ -251,11 +252,6 @@ def record(tree: Tree, provenance: Provenance) -> None:
         comments = make.Comments()
         insert_last_of(metadata, ("Creator", "Created", "LastChange"), comments)
     comments.text = xml_text(f"{comments.text}\n{said}" if comments.text else said)
-
-
-def _named(element: Element, name: str) -> str:
-    namespace = etree.QName(element).namespace
-    return f"{{{namespace}}}{name}" if namespace else name
 
 
 # --- new files -------------------------------------------------------------------------------------------------------

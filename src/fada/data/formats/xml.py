@@ -87,8 +87,9 @@ def parse(data: bytes, name: str) -> Tree:
         strip_cdata=False,
     )
     # Refused before parsing where it can be seen, because entities in attribute values are expanded by the parser.
+    entities = f"{name}: the file declares entities, which are not read (a risk: they can grow or reach out)"
     if b"<!ENTITY" in data[: data.find(b"]>") + 1 or None]:
-        raise FadaError(f"{name}: the file declares entities, which are not read (a risk: they can grow or reach out)")
+        raise FadaError(entities)
     try:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError, LookupError) as error:
@@ -96,7 +97,7 @@ def parse(data: bytes, name: str) -> Tree:
     tree = root.getroottree()
     dtd = tree.docinfo.internalDTD
     if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
-        raise FadaError(f"{name}: the file declares entities, which are not read (a risk: they can grow or reach out)")
+        raise FadaError(entities)
     return tree
 
 
@@ -109,6 +110,12 @@ def check_bytes(size: int, name: str) -> None:
 def local_name(element: Element) -> str:
     """The element's name without its namespace; "" for comments and processing instructions."""
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
+
+
+def name_beside(element: Element, name: str) -> str:
+    """`name` in the namespace of `element`."""
+    namespace = etree.QName(element).namespace
+    return f"{{{namespace}}}{name}" if namespace else name
 
 
 def text_lines(root: Element) -> list[Element]:
