@@ -62,6 +62,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dic
     return folder, texts
 
 
+@pytest.mark.slow
 def test_from_pages_to_the_report_domains_keep_their_names_and_the_tuned_system_stands(
     texts: tuple[Path, dict[str, dict[str, list[str]]]],
 ) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.columns import LineColumns
-from fada.data.synthetic.set import make_synthetic
+from fada.data.formats.parquet import write_parquet
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import score_lines
@@ -20,6 +20,7 @@ from fada.experiments.record import load_results
 from fada.experiments.reproduce import Scope, reproduce
 from fada.experiments.scoring import check_results, examples
 from fada.training.settings import TrainSettings
+from tests.support.training_lines import image_lines
 
 REPOSITORY = Path(__file__).parents[2]
 RECIPES = sorted((REPOSITORY / "recipes").glob("main-*.yaml"))
@@ -46,7 +47,12 @@ def run(*arguments):
 def reproduced(tmp_path_factory):
     """A recipe run with two seeds, in steps: first the standard arm alone, then everything."""
     folder = tmp_path_factory.mktemp("reproduce")
-    make_synthetic(lines=48, domains=2, height=32, noise=0.5, seed=0).save(folder / "lines")
+    (folder / "lines").mkdir()
+    for split, count in (("train", 24), ("validation", 6), ("test", 6)):
+        lines = [
+            replace(line, extra={"page": f"{split}{i // 2}"}) for i, line in enumerate(image_lines(count, prefix=split))
+        ]
+        write_parquet(lines, folder / "lines" / f"{split}.parquet")
     file = folder / "main-test.yaml"
     file.write_text(yaml.safe_dump(ROW), encoding="utf-8")
     scope = Scope(runs=folder / "runs", results=folder / "results", jobs=1)
@@ -60,12 +66,14 @@ def result_of(folder, seed):
     return json.loads((folder / "results" / "main-test" / f"{seed}.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_arms_can_be_trained_one_after_the_other(reproduced):
     folder, first = reproduced
     assert set(first["systems"]) == {"standard", "FADA-GD"}
     assert set(result_of(folder, 1)["systems"]) == {"standard", "FADA-GD", "FADA-TR", "FADA-TR-GD"}
 
 
+@pytest.mark.slow
 def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
     result = result_of(reproduced[0], 1)
     assert len(result["lambda_curves"]["GD on standard"]) == 2
@@ -93,11 +101,13 @@ def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
     assert "overhead" not in result_of(reproduced[0], 2)  # measured once
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_data_are_drawn(reproduced):
     drawn = {path.stem for path in (reproduced[0] / "results" / "main-test" / "figures").glob("*.png")}
     assert {"heatmap", "pearson", "trends"} <= drawn
 
 
+@pytest.mark.slow
 def test_later_seeds_train_only_the_lambda_that_the_first_chose(reproduced):
     folder, _ = reproduced
     chosen = result_of(folder, 1)["arms"]["fada-tr"]["lam_tr"]
@@ -106,6 +116,7 @@ def test_later_seeds_train_only_the_lambda_that_the_first_chose(reproduced):
     assert result_of(folder, 2)["arms"]["fada-tr"]["lam_tr"] == chosen
 
 
+@pytest.mark.slow
 def test_the_document_tells_what_the_files_hold(reproduced):
     folder, _ = reproduced
     text = document(folder / "results")
@@ -124,6 +135,7 @@ def test_the_committed_document_agrees_with_the_committed_results():
     assert committed == document(REPOSITORY / "results"), "run: fada results --out docs/results.md"
 
 
+@pytest.mark.slow
 def test_results_are_recomputed_from_the_stored_texts(reproduced, tmp_path):
     folder, _ = reproduced
     assert list(check_results(folder / "results")) == []

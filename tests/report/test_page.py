@@ -80,6 +80,7 @@ def test_the_report_lies_in_the_run_folder_and_needs_nothing_else(one: Written) 
     assert "url(" not in page
 
 
+@pytest.mark.slow
 def test_a_thousand_lines_with_images_stay_below_five_megabytes(make_run: MakeRun, work: Path) -> None:
     images = work / "thousand.parquet"
     systems = ("greedy", "beam5", "FADA sorted", "FADA aligned", "prior correction", "6-gram")

@@ -22,6 +22,7 @@ from fada.training.adapt import RECORD, AdaptSettings, adapt, fine_tune
 from tests.support.training_lines import drawn_line, image_lines
 
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=60, learning_rate=2e-3, augment=0.3)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

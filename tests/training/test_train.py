@@ -127,6 +127,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
     assert not torch.equal(weights(tmp_path / "other")["output.weight"], weights(reference.folder)["output.weight"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_resume_after_kill_gives_the_same_weights(
     reference: Run, data: Path, tmp_path: Path, stop: signal.Signals
