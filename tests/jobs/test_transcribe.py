@@ -371,3 +371,30 @@ def test_an_output_is_replaced_until_it_is_changed_by_hand(model, lines, tmp_pat
     with pytest.raises(FadaError, match=f"changed since .{text.name}"):
         run(*command)
     assert text.read_text(encoding="utf-8") == "corrected"
+
+
+def test_a_page_in_another_script_is_told_first(tmp_path):
+    page = xml_pages.write_example(tmp_path / "pages", "page2019")
+    greek = (
+        page.read_text(encoding="utf-8").replace(">a<", ">μ<").replace(">b<", ">ῆ<").replace(">bëtter<", ">Πηληϊάδεω<")
+    )
+    page.write_text(greek, encoding="utf-8")
+    TargetSet.from_texts({"8": ["μῆνιν ἄειδε θεὰ", "Πηληϊάδεω Ἀχιλῆος"]}).save(tmp_path / "targets.json")
+    told = run("transcribe", "french", page.parent, "--targets", tmp_path / "targets.json", "--out", tmp_path / "out")
+    assert told.exit_code == 0, told.output
+    text, targets, confidence, *_ = [line.strip() for line in told.output.splitlines() if line.startswith("  ")]
+    found = r"9\d% of the characters of {} \(\w \w \w \w \w\) are none that the model can write: choose {}"
+    assert re.match(found.format("the text that these files came with", "a model of their script"), text)
+    assert re.match(found.format("the targets", "targets of the model's script"), targets)
+    assert confidence.startswith("mean confidence 0.")
+
+
+def test_a_page_in_the_script_of_the_model_gets_no_such_word(tmp_path):
+    page = xml_pages.write_example(tmp_path / "pages", "page2019")
+    summary = transcribe(fada.load_recognizer("french"), read_lines(page.parent), tmp_path / "out")
+    assert not [note for note in summary.notes if "can write" in note]
+
+
+def test_lines_that_a_model_is_not_sure_of_are_told(model, lines, tmp_path):
+    [note] = transcribe(fada.load_recognizer(model), read_lines(lines), tmp_path / "out.tsv").notes
+    assert re.match(r"mean confidence 0\.\d\d: the model hardly reads these lines; look at some", note)

@@ -3,7 +3,9 @@
 import glob
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -17,9 +19,16 @@ from fada.errors import FadaError
 from fada.jobs.batches import batches, in_parts
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.models.folders import is_model_folder, resolve
+from fada.text.characters import OTHER, visible
 
 if TYPE_CHECKING:
     from fada.models.recognizer import Recognizer
+
+FOREIGN_SHARE = 0.1
+"""More of a text than this outside a model's alphabet is told: it is another script, or edited by other rules."""
+
+LOW_CONFIDENCE = 0.75
+"""A mean confidence below this is told."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +110,12 @@ def transcribe(
             notes.append(f"files without text lines, copied as they are: {len(lines.blank)}")
         if resumed:
             notes.append(f"{resumed} lines were already done")
+        own = Counter[str]()
         details = {"domains": ", ".join(sorted(named)) or None, "knowledge": str(knowledge)}
-        files = _write(lines, journal.rows, out, format, weights, model_name, targets_name, details)
+        files = _write(
+            _results(lines, journal.rows, own), lines, out, format, weights, model_name, targets_name, details
+        )
+        notes = [*_doubts(recognizer, own, knowledge, journal.rows), *notes]
         journal.finish()
     failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
     done = len(journal.rows) - len(failed)
@@ -173,9 +186,53 @@ def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, kno
     return rows
 
 
+def _doubts(recognizer: "Recognizer", own: Counter[str], knowledge: Knowledge, rows: Mapping[str, Row]) -> list[str]:
+    """What speaks against this model for these lines: texts that it cannot write, and that it is not sure of its own.
+
+    Args:
+        own: the characters of the texts that the lines came with.
+    """
+    notes = []
+    if recognizer.kind == "ctc":
+        p = knowledge.targets.overall if knowledge.targets else None
+        aims = dict(zip(p.symbols, p.frequencies.tolist(), strict=True)) if p else {}
+        for counts, what, remedy in (
+            (
+                own,
+                "the text that these files came with",
+                "choose a model of their script, or fine-tune this one on them",
+            ),
+            (aims, "the targets", "choose targets of the model's script and spelling"),
+        ):
+            share, examples = _outside(recognizer.characters, counts)
+            if share > FOREIGN_SHARE:
+                notes.append(
+                    f"{share:.0%} of the characters of {what} ({examples}) are none that the model can write: {remedy}"
+                )
+    confidences = [row["confidence"] for row in rows.values() if "confidence" in row]
+    if confidences and fmean(confidences) < LOW_CONFIDENCE:
+        notes.append(
+            f"mean confidence {fmean(confidences):.2f}: the model hardly reads these lines; look at some before "
+            "using the text, and choose a model of their script and language, or fine-tune this one on some of them"
+        )
+    return notes
+
+
+def _outside(alphabet: str, counts: Mapping[str, float]) -> tuple[float, str]:
+    """The share of characters, marks and white space aside, that are not in an alphabet, and the most frequent ones."""
+    known = set(unicodedata.normalize("NFD", alphabet))
+    bases = defaultdict[str, float](float)
+    for character, count in counts.items():
+        base = unicodedata.normalize("NFD", character)[:1]
+        if character != OTHER and unicodedata.category(base)[0] not in "MZC":
+            bases[base] += count
+    outside = {base: count for base, count in sorted(bases.items(), key=lambda item: -item[1]) if base not in known}
+    return sum(outside.values()) / max(sum(bases.values()), 1e-9), " ".join(map(visible, list(outside)[:5]))
+
+
 def _write(
+    results: Iterable[Transcription],
     lines: LineSet,
-    rows: Mapping[str, Row],
     out: Path,
     format: str | None,
     weights: Weights,
@@ -191,12 +248,13 @@ def _write(
     provenance = Provenance(
         model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
     )
-    return write_transcriptions(_results(lines, rows), out, format, provenance=provenance, blank=lines.blank)
+    return write_transcriptions(results, out, format, provenance=provenance, blank=lines.blank)
 
 
-def _results(lines: LineSet, rows: Mapping[str, Row]) -> Iterator[Transcription]:
-    """The transcriptions in the order of the source."""
+def _results(lines: LineSet, rows: Mapping[str, Row], own: Counter[str]) -> Iterator[Transcription]:
+    """The transcriptions in the order of the source; the characters of the texts that lines have are added to `own`."""
     for line in lines:
+        own.update(line.text or "")
         row = rows.get(line.id)
         if row is None or "error" in row:
             continue
