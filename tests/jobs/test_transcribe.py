@@ -128,7 +128,7 @@ def test_a_whole_page_is_told_from_a_line(model, lines, tmp_path):
     Image.new("L", (2000, 400), 230).save(lines / "large_line.png")
     done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
     assert done.exit_code == 0
-    assert "page.png: 800 x 1100 pixels" in done.output
+    assert "page.png: read as one line of text but shaped like a page." in done.output
     assert "ALTO or PAGE" in done.output
     assert done.output.count("shaped like a page") == 1
 

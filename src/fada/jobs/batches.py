@@ -32,16 +32,17 @@ def batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str)
 
 def _note_page(line: Line, lines: LineSet) -> None:
     """A note about an image file that is as tall as a page, not as a line."""
+    from fada.data.segment.detector import is_installed
     from fada.data.segment.page import is_page
 
     if not isinstance(line.image, str | os.PathLike):
         return
     with suppress(FadaError):  # an image that cannot be opened is told when it is read
         if is_page(Path(line.image)):
+            finding = "" if is_installed() else "The extra [pages] finds its lines (pip install 'fada[pages]'). "
             lines.note(
-                f"{line.source or line.id}: read as one line of text but shaped like a page. The extra [pages] finds "
-                "its lines (pip install 'fada[pages]'); or give the ALTO or PAGE file of a segmenter such as kraken or "
-                "eScriptorium, with the image beside it."
+                f"{line.source or line.id}: read as one line of text but shaped like a page. {finding}If it is one, give "
+                "the ALTO or PAGE file of a segmenter such as kraken or eScriptorium, with the image beside it."
             )
 
 

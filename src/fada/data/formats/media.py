@@ -19,7 +19,7 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
         for file in files:
             if line := media_line(file, base, reading, log, None):
                 if reading.untranscribed and line.image is not None and media:
-                    on_page = lines_of_page(line, file, log)
+                    on_page = lines_of_page(line, file)
                     yield from on_page
                     if on_page:
                         continue
@@ -35,7 +35,7 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
     return LineSet(read, str(source), expected=len(files))
 
 
-def lines_of_page(line: Line, file: Path, log: Log) -> list[Line]:
+def lines_of_page(line: Line, file: Path) -> list[Line]:
     """The lines of a photographed page; none if the image is a line, or cannot be read."""
     from fada.data.segment.page import lines_on
 
@@ -43,13 +43,9 @@ def lines_of_page(line: Line, file: Path, log: Log) -> list[Line]:
         crops = lines_on(file)
     except FadaError:
         return []  # told when it is read
-    if crops is None:
-        return []
-    if not crops:
-        log.note(f"{line.source}: shaped like a page, but no lines were found on it; read as one line of text.")
     return [
         replace(line, id=f"{line.id}#line_{place}", source=f"{line.source}#line_{place}", image=crop)
-        for place, crop in enumerate(crops, 1)
+        for place, crop in enumerate(crops or (), 1)
     ]
 
 
