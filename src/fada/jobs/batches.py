@@ -41,8 +41,8 @@ def _note_page(line: Line, lines: LineSet) -> None:
         if is_page(Path(line.image)):
             finding = "" if is_installed() else "The extra [pages] finds its lines (pip install 'fada[pages]'). "
             lines.note(
-                f"{line.source or line.id}: read as one line of text but shaped like a page. {finding}If it is one, give "
-                "the ALTO or PAGE file of a segmenter such as kraken or eScriptorium, with the image beside it."
+                f"{line.source or line.id}: read as one line of text but shaped like a page. {finding}If it is one, "
+                "give the ALTO or PAGE file of a segmenter such as kraken or eScriptorium, with the image beside it."
             )
 
 
