@@ -294,3 +294,9 @@ def test_lengths_that_overflow_are_refused(tmp_path):
     write_json(tmp_path / "symbols.json", ["", "a"])
     with pytest.raises(FadaError, match="sum to 18446744073709551619, but there are 3 frames"):
         Emissions.load(path)
+
+
+def test_a_folder_in_place_of_emissions_is_named_once(tmp_path):
+    with pytest.raises(FadaError) as told:
+        Emissions.load(tmp_path)
+    assert str(told.value).count(str(tmp_path)) == 1

@@ -49,7 +49,7 @@ def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> None:
                     raise FadaError(
                         f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
                     )
-    if (largest := max(claimed))[0] > 1_000_000 + ROWS_PER_BYTE * size:
+    if (largest := max(claimed, key=lambda claim: claim[0]))[0] > 1_000_000 + ROWS_PER_BYTE * size:
         raise FadaError(f"{path}: {size:,} bytes that claim {largest[0]:,} {largest[1]}; not read, to be safe.")
 
 

@@ -343,7 +343,7 @@ class Texts:
                     yield line.domain, line.text
         self.on_bytes(file.size)
         if not number:
-            why = f": {self.log.skipped[-1]}" if len(self.log.skipped) > before else ""
+            why = f": {self.log.skipped[-1].reason}" if len(self.log.skipped) > before else ""
             raise FadaError(f"{file.path}: no text of ALTO or PAGE lines{why}. Export the text of other XML, as .txt.")
 
 

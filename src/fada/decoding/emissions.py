@@ -221,7 +221,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
     except (ValueError, OSError, KeyError, *BROKEN_ARCHIVE) as error:
         if "pickle" in str(error):
             raise FadaError(f"{path}: holds pickled objects, which are never loaded. Save plain arrays.") from None
-        raise FadaError(f"{path}: not a readable .npz file ({error}).") from None
+        raise FadaError(f"{path}: not a readable .npz file ({getattr(error, 'strerror', None) or error}).") from None
 
 
 def _check_sizes(path: Path) -> None:
