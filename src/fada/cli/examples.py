@@ -1,7 +1,7 @@
 """One example for every command, shown below its help."""
 
 EXAMPLES = {
-    "adapt": "fada adapt french --lines corrected/ --out adapted/",
+    "adapt": "fada adapt medieval --lines corrected/ --out adapted/",
     "analyze": "fada analyze targets.json --from 1650 --to 1850 --out figures",
     "data convert": "fada data convert my_pages/ --domain-from folder --out lines.parquet",
     "data inspect": "fada data inspect my_pages/ --domain-from folder --check",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 """Models that come with the package, each a folder under its name."""
-DEFAULT_MODEL = "french"
-"""Medieval French manuscripts, 13th to 16th century."""
+DEFAULT_MODEL = "medieval"
+"""The Latin script of the Middle Ages, seven languages, 7th to 17th century."""
 
 
 def resolve(name: str | os.PathLike[str]) -> str | os.PathLike[str]:

@@ -38,7 +38,8 @@ BUILT: dict[str, str] = {
 """Models that are built new, with what they are."""
 
 LOADED: dict[str, str] = {
-    "french": "line images, CTC: medieval French; comes with the package",
+    "medieval": "line images, CTC: Latin script of the Middle Ages, seven languages; comes with the package",
+    "french": "line images, CTC: medieval French, with language models of its centuries; comes with the package",
     "trocr-greek": "line images, encoder-decoder over characters: synthetic Greek; comes with the package",
     "microsoft/trocr-base-handwritten": "line images, encoder-decoder over subwords (any VisionEncoderDecoderModel)",
     "openai/whisper-small": "speech, encoder-decoder over subwords (any WhisperForConditionalGeneration)",
