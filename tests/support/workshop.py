@@ -35,7 +35,7 @@ def make_workshop(folder: Path) -> Path:
     for year, text in (("1650", "auoir ueu la uie\n"), ("1850", "avoir vu la vie\n")):
         (folder / "letters" / year).mkdir(parents=True)
         (folder / "letters" / year / "a.txt").write_text(text * 40, encoding="utf-8")
-    texts = {name: ["abc dcba avoir veu" + name[-1] * 2] * 9 for name in DOMAINS}
+    texts = {name: [f"abc dcba avoir veu {name}"] * 9 for name in DOMAINS}
     fada.TargetSet.from_texts(texts).save(folder / "targets.json")
     for name in ("a.json", "b.json", "more.json"):
         shutil.copy(folder / "targets.json", folder / name)
