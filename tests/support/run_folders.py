@@ -49,7 +49,7 @@ LICENCE, CITATION = "CC-BY-4.0", "@misc{codices, title={Lines & <b>glyphs</b>}, 
 CENTURIES = ("10", "11", "12", "13", "14", "15", "16")
 
 MakeRun = Callable[..., Path]
-"""What the fixture `make_run` gives: :func:`make_run` of the run trained in this session."""
+"""What the fixture `make_run` gives: :func:`make_run` of the run that was trained once for all tests."""
 
 
 def train_run(folder: Path) -> Path:
