@@ -53,7 +53,8 @@ def test_the_adapted_model_reads_unseen_lines_better_and_says_so(
     base: Path, corrected: list[Line], tmp_path: Path
 ) -> None:
     more = [replace(in_capitals(line), text=None) for line in image_lines(4, seed=9, prefix="more")]
-    done = adapt(str(base), corrected, tmp_path / "mine", QUICK, replay=image_lines(6), unlabelled=more)
+    broken = replace(more[0], id="broken", image=b"no image")
+    done = adapt(str(base), corrected, tmp_path / "mine", QUICK, replay=image_lines(6), unlabelled=[broken, *more])
     assert done.kept
     assert done.after < done.before
     assert list(done.expected) == [16, 32, 64]
@@ -118,3 +119,14 @@ def test_too_few_lines_and_a_folder_in_use_get_a_sentence(base: Path, corrected:
         app, ["adapt", str(base), "--lines", str(tmp_path / "few.parquet"), "--out", str(tmp_path / "out")]
     )
     assert isinstance(result.exception, FadaError)
+
+
+def test_what_cannot_be_learnt_from_is_told(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    (tmp_path / "damaged.parquet").write_bytes(b"")
+    write_parquet([replace(line, text=None) for line in corrected[:2]], tmp_path / "untold.parquet")
+    told = {}
+    for name in ("damaged", "untold"):
+        command = ["adapt", str(base), "--lines", str(tmp_path / f"{name}.parquet"), "--out", str(tmp_path / "out")]
+        told[name] = CliRunner().invoke(app, command).output
+    assert "damaged.parquet" in told["damaged"]
+    assert "2 lines without a text are left out" in told["untold"]

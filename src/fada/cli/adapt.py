@@ -47,11 +47,27 @@ def adapt(
         torch.set_num_threads(threads)
 
     def read(sources: list[str]) -> list[Line]:
-        return list(read_lines(sources, **reading.given())) if sources else []
+        if not sources:
+            return []
+        found = read_lines(sources, **reading.given())
+        kept = list(found)
+        for told in (*found.skipped, *found.notes):
+            echo(told, err=True)
+        return kept
 
-    corrected = [line for line in read(lines) if line.text]
+    given = read(lines)
+    corrected = [line for line in given if line.text]
+    if len(corrected) < len(given):
+        echo(f"{len(given) - len(corrected)} lines without a text are left out", err=True)
     settings = AdaptSettings(folds=folds, epochs=epochs, learning_rate=learning_rate, seed=seed)
-    done = run(model, corrected, out, settings, replay=read(replay), unlabelled=read(unlabelled))
+    done = run(
+        model,
+        corrected,
+        out,
+        settings,
+        replay=[line for line in read(replay) if line.text],
+        unlabelled=read(unlabelled),
+    )
     for reason in done.left_out.values():
         echo(f"left out: {reason}", err=True)
     echo(

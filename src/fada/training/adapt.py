@@ -130,6 +130,8 @@ def adapt(
     data = LineDataset(old, lines, (), None)
     tell_left_out(data, "train")
     before = read_texts(old, data)
+    waiting = LineDataset(old, unlabelled, (), None)
+    tell_left_out(waiting, "unlabelled")
     folds = _folds(len(data), settings.folds, settings.seed)
     after: list[str] = [""] * len(data)
     readings: list[list[str]] = []
@@ -149,8 +151,8 @@ def adapt(
         part = LineDataset(adapted, [data.lines[i] for i in held_out], (), None)
         for i, text in zip(held_out.tolist(), read_texts(adapted, part), strict=True):
             after[i] = text
-        if unlabelled:
-            readings.append(read_texts(adapted, LineDataset(adapted, unlabelled, (), None)))
+        if waiting.lines:
+            readings.append(read_texts(adapted, LineDataset(adapted, waiting.lines, (), None)))
         for name, value in adapted.model.state_dict().items():
             share = value.double() / len(folds) if value.is_floating_point() else value
             mean[name] = mean[name] + share if name in mean and value.is_floating_point() else share
@@ -161,7 +163,7 @@ def adapt(
     found = Adaptation(
         **result,
         new_characters="".join(sorted(set(getattr(adapted, "symbols", ())) - set(getattr(old, "symbols", ())))),
-        next_lines=[unlabelled[i].id for i in order],
+        next_lines=[waiting.lines[i].id for i in order],
         left_out=data.left_out,
         seconds=round(time.monotonic() - started, 1),
     )
