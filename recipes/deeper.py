@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from fada import load_recognizer
 from fada.models.crnn import CRNNConfig, CRNNForCTC, CRNNRecognizer
+from fada.models.registry import load_network
 
 
 def main(model: str, out: Path) -> None:
     """Write the model folder."""
     torch.manual_seed(0)
-    recognizer = load_recognizer(model)
+    recognizer = load_network(model)
     assert isinstance(recognizer, CRNNRecognizer)
     config = recognizer.model.config.to_dict()
     deeper = CRNNForCTC(CRNNConfig(**{**config, "lstm_layers": config["lstm_layers"] + 1}))

@@ -14,7 +14,7 @@ from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
 from fada.models.folders import DEFAULT_MODEL, PRETRAINED, resolve
-from fada.models.registry import load_recognizer
+from fada.models.registry import load_network, load_recognizer
 from fada.runs.export import export
 from fada.runs.run import load_run
 from fada.training.settings import TrainSettings
@@ -53,7 +53,7 @@ def exported(tmp_path_factory):
 def test_the_weights_are_stored_in_half_precision_and_read_in_full(exported):
     stored = load_file(exported / "model" / "model.safetensors")
     assert {str(array.dtype) for array in stored.values()} == {"float16"}
-    assert str(load_recognizer(exported / "model").model.dtype) == "torch.float32"
+    assert str(load_network(exported / "model").model.dtype) == "torch.float32"
 
 
 def test_half_precision_changes_the_emissions_little(exported):
@@ -163,7 +163,7 @@ def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "# Reader" in card
     assert "| greedy |" in card
-    loaded = load_recognizer(tmp_path / "model")
+    loaded = load_network(tmp_path / "model")
     assert str(loaded.model.dtype) == "torch.float32"
     again = {**settings, "model": str(tmp_path / "model"), "out": tmp_path / "further"}
     assert train(TrainSettings.of(again)).metrics["seconds"] > 0

@@ -27,6 +27,7 @@ from fada.data.line import Line, LineSet
 from fada.data.splits import split_lines
 from fada.data.write import convert
 from fada.models import registry
+from fada.models.registry import load_network
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.report.page import write_report
 from fada.runs.run import Run
@@ -265,8 +266,8 @@ def test_the_model_kept_is_that_of_the_best_epoch(tmp_path: Path) -> None:
     finished = run(data, tmp_path / "run", **settings)
     errors = [entry["validation"]["cer"] for entry in finished.metrics["history"]]
     assert errors[-1] > min(errors)  # or the test would prove nothing
-    dataset = LineDataset(finished.recognizer, image_lines(4, 1, "validation"), ["old", "new"])
-    texts = read_texts(finished.recognizer, dataset)
+    dataset = LineDataset(finished.network, image_lines(4, 1, "validation"), ["old", "new"])
+    texts = read_texts(finished.network, dataset)
     assert score_texts(dataset.lines, texts, finished.targets, "sorted_w2")["cer"] == min(errors)
 
 
@@ -456,9 +457,9 @@ def test_a_frozen_encoder_keeps_its_weights_and_is_run_once_per_line(kind: str, 
     settings = {"model": str(folder), "max_seconds": 1, "freeze": "encoder", "augment": 0, "beam_size": 1}
     settings |= {"epochs": 1, "learning_rate": 0.01, "encoder_cache": tmp_path / "cache"}
     finished = run(data, tmp_path / "run", **settings)
-    before = fada.load_recognizer(folder).model
+    before = load_network(folder).model
     trained = 0
-    for name, weight in finished.recognizer.model.named_parameters():
+    for name, weight in finished.network.model.named_parameters():
         original = before.get_parameter(name)
         if "encoder." in name.removeprefix("model.")[: len("encoder.")]:
             assert torch.equal(weight[: len(original)], original[: len(weight)]), name
@@ -610,7 +611,7 @@ def test_lines_are_held_out_by_their_id() -> None:
 
 
 def test_batches_have_lines_of_similar_width_and_every_line_once(reference: Run) -> None:
-    dataset = LineDataset(reference.recognizer, image_lines(40), ["old", "new"])
+    dataset = LineDataset(reference.network, image_lines(40), ["old", "new"])
     sampler = WidthSampler(dataset, block=8, seed=3)
     order = list(sampler)
     assert sorted(order) == list(range(40))

@@ -183,12 +183,11 @@ def open_model(model: str, inputs: list[str], threads: int | None, **source: Any
     from fada.data.source import read_lines
     from fada.models.registry import load_recognizer
 
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
     lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, **source)
-    return load_recognizer(model), lines
+    recognizer = load_recognizer(model)
+    if threads:
+        recognizer.use_threads(threads)
+    return recognizer, lines
 
 
 def show_problems(failed: list[str], notes: list[str]) -> None:

@@ -66,7 +66,7 @@ def _batch(run: Run, settings: TrainSettings) -> LineDataset:
     known = {character for line in splits.train for character in str(line.text)}
     lines = [line for line in splits.validation if set(str(line.text)) <= known]
     chosen = evenly(lines, settings.batch_size)
-    recognizer = run.recognizer
+    recognizer = run.network
     if settings.freeze == "encoder" and isinstance(recognizer, Seq2SeqRecognizer):
         recognizer.freeze_encoder()
         return EncodedDataset(recognizer, chosen, run.targets.domains)
@@ -74,7 +74,7 @@ def _batch(run: Run, settings: TrainSettings) -> LineDataset:
 
 
 def _training_step(run: Run, dataset: LineDataset, settings: TrainSettings) -> Callable[[bool], None]:
-    recognizer = run.recognizer
+    recognizer = run.network
     model = recognizer.model
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.0)
     align = recognizer.alignment_loss(run.targets, lam=LAM, distance=settings.distance).to(model.device)
@@ -94,7 +94,7 @@ def _training_step(run: Run, dataset: LineDataset, settings: TrainSettings) -> C
 
 
 def _decoding(run: Run, dataset: LineDataset, beam: int) -> Callable[[bool], None]:
-    recognizer, targets = run.recognizer, run.targets
+    recognizer, targets = run.network, run.targets
     if isinstance(recognizer, Seq2SeqRecognizer):
         ((chosen, inputs),) = dataset.batches(len(dataset))
         lines = [dataset.lines[i] for i in chosen]

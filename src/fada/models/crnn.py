@@ -5,31 +5,23 @@ directions of an LSTM run as two plain ones over lines reversed within their own
 sequences give at a fifth of their time.
 """
 
-import json
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCTC, PretrainedConfig, PreTrainedModel
-from transformers.utils import cached_file
 
-from fada.common.files import write_json
 from fada.data.line import Line
 from fada.errors import FadaError
-from fada.models.ctc import CTCOutput, CTCRecognizer, ctc_loss
+from fada.models.ctc_network import CTCNetwork, CTCOutput, ctc_loss
 from fada.models.layers import BiLSTM, add_outputs, columns_of, convolutions, initialize
-from fada.models.line_image import straighten
-from fada.models.recognizer import (
-    NewCharacters,
-    Tagging,
-    characters_of,
-    characters_to_add,
-    padded_labels,
-)
+from fada.models.network import NewCharacters, characters_of, characters_to_add, padded_labels
+from fada.models.onnx_file import Shape
+from fada.models.processor import CRNNProcessor
+from fada.models.recognizer import Tagging
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"channels": (8, 16, 24, 32), "lstm_size": 48, "lstm_layers": 1, "dropout": 0.0},
@@ -57,11 +49,11 @@ class CRNNConfig(PretrainedConfig):
 
     def __init__(
         self,
-        vocab_size: int = 2,
-        height: int = 40,
-        channels: Sequence[int] = (32, 64, 128, 192),
-        lstm_size: int = 192,
-        lstm_layers: int = 2,
+        vocab_size: int = Shape.vocab_size,
+        height: int = Shape.height,
+        channels: Sequence[int] = Shape.channels,
+        lstm_size: int = Shape.lstm_size,
+        lstm_layers: int = Shape.lstm_layers,
         dropout: float = 0.3,
         shortcut_weight: float = 0.1,
         pad_token_id: int = 0,
@@ -144,65 +136,14 @@ class CRNNForCTC(PreTrainedModel):
         return CTCOutput(loss=loss, logits=logits, lengths=lengths)
 
 
-class CRNNProcessor:
-    """Images to network input, text to labels and back; saved beside the model.
-
-    Args:
-        symbols: text of every class; `symbols[blank]` is the blank.
-        height: rows of the network input.
-        aspect: width of the input relative to an undistorted line; below 1 saves time.
-        level: straighten the line and bring its letters to one size; else the whole image is scaled to `height`.
-    """
-
-    FILE = "crnn_processor.json"
-
-    def __init__(
-        self, symbols: Sequence[str], blank: int = 0, height: int = 40, aspect: float = 0.65, level: bool = True
-    ) -> None:
-        self.symbols = tuple(symbols)
-        self.blank, self.height, self.aspect, self.level = blank, height, aspect, level
-        self._classes = {symbol: i for i, symbol in enumerate(self.symbols) if i != blank}
-
-    def image(self, image: Any) -> np.ndarray:
-        """(height, width) uint8, dark on light, from a PIL image or a grey array."""
-        from fada.data.images import load_line_image, normalize_height
-
-        if self.level:
-            grey = image if isinstance(image, np.ndarray) else np.asarray(load_line_image(image))
-            return straighten(grey, self.height, self.aspect)
-        return normalize_height(image, self.height)
-
-    def batch(self, images: Sequence[np.ndarray]) -> dict[str, Tensor]:
-        """Network input from images made by :meth:`image`."""
-        from fada.data.images import pad_batch
-
-        pixels, widths = pad_batch(images, multiple_of=4)
-        return {"pixel_values": torch.from_numpy(pixels), "widths": torch.from_numpy(widths)}
-
-    def encode(self, text: str) -> list[int]:
-        """Classes of a text; a character without a class is left out."""
-        return [self._classes[character] for character in text if character in self._classes]
-
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the processor beside the model."""
-        settings = {"height": self.height, "aspect": self.aspect, "level": self.level, "blank": self.blank}
-        write_json(Path(folder) / self.FILE, {**settings, "symbols": list(self.symbols)})
-
-    @classmethod
-    def from_pretrained(cls, name: str | os.PathLike[str]) -> "CRNNProcessor":
-        """Read the processor from a folder or the hub."""
-        path = cached_file(str(name), cls.FILE)
-        return cls(**json.loads(Path(str(path)).read_text(encoding="utf-8")))
-
-
-class CRNNRecognizer(CTCRecognizer):
+class CRNNRecognizer(CTCNetwork):
     """A C-RNN with its processor."""
 
     def __init__(self, model: CRNNForCTC, processor: CRNNProcessor, tagging: Tagging = "none") -> None:
         self.model, self.processor, self.tagging = model, processor, tagging
         self.symbols, self.blank = processor.symbols, processor.blank
         self.domains = tuple(model.config.domains)
-        self._check_classes(model.output.out_features)
+        self._check_classes(model.output.out_features, model.name_or_path)
 
     @classmethod
     def build(
@@ -272,7 +213,8 @@ class CRNNRecognizer(CTCRecognizer):
 
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Pixels, widths and labels."""
-        inputs = self.processor.batch(arrays)
+        pixels, widths = self.processor.batch(arrays)
+        inputs = {"pixel_values": torch.from_numpy(pixels), "widths": torch.from_numpy(widths)}
         return inputs if labels is None else {**inputs, "labels": padded_labels(labels)}
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

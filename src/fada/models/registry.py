@@ -18,7 +18,8 @@ from fada.errors import FadaError
 from fada.models.folders import resolve
 
 if TYPE_CHECKING:
-    from fada.models.recognizer import NewCharacters, Recognizer, Tagging
+    from fada.models.network import Network, NewCharacters
+    from fada.models.recognizer import Recognizer, Tagging
 
 GROUP = "fada.models"
 """Entry points of other packages: model type to recogniser."""
@@ -60,7 +61,7 @@ def build(
     max_seconds: float | None = None,
     language: str | None = None,
     dropout: float | None = None,
-) -> "Recognizer":
+) -> "Network":
     """A recogniser to train: a new one for the characters of `texts`, or a loaded one made ready for them.
 
     Args:
@@ -85,11 +86,34 @@ def build(
 
 
 def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
-    """A recogniser from a model folder, a run folder, a hub name, or the name of one that comes with the package."""
+    """A recogniser from a model folder, a run folder, a hub name, or the name of one that comes with the package.
+
+    It reads. A C-RNN is run by ONNX Runtime, without torch; :func:`load_network` loads one to train or to look into.
+    """
+    from fada.models.reader import CRNNReader, can_read
+
+    path = _place(name)
+    if can_read(path):
+        with _sound_files(path):
+            if configuration(path).get("model_type") == "fada-crnn":
+                recognizer = CRNNReader.load(path)
+                recognizer.folder = Path(path)
+                return recognizer
+    return load_network(name)
+
+
+def load_network(name: str | os.PathLike[str]) -> "Network":
+    """A recogniser as :func:`load_recognizer` finds it, whose network torch runs."""
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
     return _load(name, (), (), None, "ignore")
+
+
+def _place(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The model folder; a name of the hub stays as it is written: it has forward slashes on every system."""
+    path = resolve(name)
+    return Path(path) / "model" if (Path(path) / "model" / "config.json").is_file() else path
 
 
 def _load(
@@ -100,10 +124,8 @@ def _load(
     new_characters: "NewCharacters",
     max_seconds: float | None = None,
     language: str | None = None,
-) -> "Recognizer":
-    path = resolve(name)  # a name of the hub stays as it is written: it has forward slashes on every system
-    if (Path(path) / "model" / "config.json").is_file():
-        path = Path(path) / "model"
+) -> "Network":
+    path = _place(name)
     with _sound_files(path):
         loader = _loader(name, configuration(path).get("model_type"))
         options: dict[str, Any] = {
@@ -160,7 +182,7 @@ def _sound_files(path: str | os.PathLike[str]) -> Iterator[None]:
 def describe(name: str) -> dict[str, Any]:
     """What a model is: kind, input, parameters, alphabet, and the shape in its configuration."""
     built = name in BUILT
-    recognizer = build(name, ["abc def"]) if built else load_recognizer(name)
+    recognizer = build(name, ["abc def"]) if built else load_network(name)
     config = recognizer.model.config
     shape = {key: value for key, value in config.to_diff_dict().items() if isinstance(value, int | float | str | list)}
     characters = "those of the training text" if built else recognizer.characters
@@ -178,8 +200,6 @@ def describe(name: str) -> dict[str, Any]:
 
 def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
     """The `config.json` of a model folder or hub model."""
-    from transformers.utils import cached_file
-
     path = Path(name)
     if path.is_dir() or len(path.parts) > 2:
         if not (path / "config.json").is_file():
@@ -189,6 +209,8 @@ def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
         raise FadaError(
             f"no model {str(name)!r}: not one of {', '.join(BUILT)}, not a folder, not owner/name of the hub."
         )
+    from transformers.utils import cached_file
+
     try:
         found = cached_file(str(name), "config.json")
     except OSError as error:
@@ -197,7 +219,7 @@ def configuration(name: str | os.PathLike[str]) -> dict[str, Any]:
     return json.loads(Path(str(found)).read_text(encoding="utf-8"))
 
 
-def learning_rate(recognizer: "Recognizer") -> float:
+def learning_rate(recognizer: "Network") -> float:
     """The usual learning rate of the model's family: high for new models, low for pretrained ones."""
     config = recognizer.model.config
     new = not config.name_or_path and config.model_type != "fada-crnn"

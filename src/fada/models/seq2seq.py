@@ -24,15 +24,8 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Kind, Search
 from fada.decoding.weights import DISTANCE, LAM, SCALE, Weights
 from fada.errors import FadaError
-from fada.models.recognizer import (
-    IGNORED,
-    NewCharacters,
-    Recognizer,
-    Tagging,
-    characters_to_add,
-    domain_tag,
-    padded_labels,
-)
+from fada.models.network import IGNORED, Network, NewCharacters, characters_to_add, domain_tag, padded_labels
+from fada.models.recognizer import Tagging
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 from fada.text.tokens import TokenTable
@@ -45,7 +38,7 @@ class UnfitLine(FadaError):  # noqa: N818 - the line is at fault, not the progra
     """A line that can be read, but not with these settings: something to decide, not to pass over."""
 
 
-class Seq2SeqRecognizer(Recognizer):
+class Seq2SeqRecognizer(Network):
     """A recogniser with an encoder and a decoder over subwords.
 
     The decoder is given `prompt` (start token and the like) and, with tagging, the domain's tag; then the text.
@@ -401,7 +394,7 @@ def _encoded(
     return states
 
 
-def _groups(order: Sequence[int], recognizer: Recognizer, batch_size: int, title: str) -> Iterator[list[int]]:
+def _groups(order: Sequence[int], recognizer: Network, batch_size: int, title: str) -> Iterator[list[int]]:
     """Numbers of lines for the network, with a progress bar; on a CPU always as many, the last one repeated."""
     on_cpu = recognizer.model.device.type == "cpu"
     size = recognizer.rows if on_cpu else batch_size

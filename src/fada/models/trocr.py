@@ -27,10 +27,11 @@ except ImportError:
     from transformers import ViTImageProcessor  # type: ignore[assignment]
 
 from fada.data.line import Line
-from fada.models.ctc import ctc_loss
+from fada.models.ctc_network import ctc_loss
 from fada.models.layers import ColumnEncoder, ColumnEncoderConfig
 from fada.models.line_image import straighten
-from fada.models.recognizer import NewCharacters, Tagging, characters_of, padded_labels
+from fada.models.network import NewCharacters, characters_of, padded_labels
+from fada.models.recognizer import Tagging
 from fada.models.seq2seq import Seq2SeqRecognizer, add_characters
 
 TINY: dict[str, Any] = {

@@ -13,19 +13,14 @@ from transformers import AutoFeatureExtractor, AutoModelForCTC, AutoTokenizer, P
 
 from fada.common.files import write_json
 from fada.data.line import Line
-from fada.models.ctc import CTCRecognizer, ctc_loss
-from fada.models.recognizer import (
-    NewCharacters,
-    Tagging,
-    characters_of,
-    characters_to_add,
-    padded_labels,
-)
+from fada.models.ctc_network import CTCNetwork, ctc_loss
+from fada.models.network import NewCharacters, characters_of, characters_to_add, padded_labels
+from fada.models.recognizer import Tagging
 
 _SYMBOLS = "ctc_symbols.json"
 
 
-class TransformersCTCRecognizer(CTCRecognizer):
+class TransformersCTCRecognizer(CTCNetwork):
     """A CTC model of transformers with its feature extractor and an alphabet."""
 
     modality = "audio"
@@ -64,7 +59,7 @@ class TransformersCTCRecognizer(CTCRecognizer):
         else:
             symbols, blank = _alphabet(name, model, texts)
         recognizer = cls(model, features, symbols, blank, saved.get("tagging", "none"), saved.get("domains", ()))
-        recognizer._check_classes(model.lm_head.out_features)
+        recognizer._check_classes(model.lm_head.out_features, str(name))
         recognizer._add_characters(texts, new_characters)
         if tagging is not None and tagging != "none":
             recognizer.tagging, recognizer.domains = tagging, tuple(domains)

@@ -13,7 +13,8 @@ from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
 from fada.data.line import Line
 from fada.errors import FadaError
-from fada.models.recognizer import NewCharacters, Tagging
+from fada.models.network import NewCharacters
+from fada.models.recognizer import Tagging
 from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, add_characters
 
 _FRAMES_PER_SECOND = 50  # encoder positions; two mel frames of 10 ms each

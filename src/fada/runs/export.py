@@ -61,7 +61,7 @@ def export(
     about = Path(credits_file).read_text(encoding="utf-8").strip() if credits_file else config.get("citation") or ""
     licence = licence or config.get("licence")
     decoder = _decoder(run, order, beam)
-    recognizer = run.recognizer
+    recognizer = run.network
     recognizer.model.half()
     recognizer.save_pretrained(out)
     errors = _errors(run, decoder)

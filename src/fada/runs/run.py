@@ -26,6 +26,7 @@ from fada.tuning.overlap import refuse_seen
 from fada.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
+    from fada.models.network import Network
     from fada.models.recognizer import Recognizer
 
 Split = Literal["train", "validation", "test"]
@@ -90,10 +91,17 @@ class Run:
 
     @cached_property
     def recognizer(self) -> "Recognizer":
-        """The trained model."""
+        """The trained model, to read with."""
         from fada.models.registry import load_recognizer
 
         return load_recognizer(self.existing("model"))
+
+    @cached_property
+    def network(self) -> "Network":
+        """The trained model as torch runs it, to train on or to look into."""
+        from fada.models.registry import load_network
+
+        return load_network(self.existing("model"))
 
     def emissions(self, split: Split = "test") -> Emissions:
         """Stored log-probabilities of `validation` or `test` (CTC models)."""

@@ -31,7 +31,7 @@ from fada.errors import FadaError
 from fada.evaluation.scores import compare
 from fada.models import registry
 from fada.models.folders import resolve
-from fada.models.recognizer import Recognizer
+from fada.models.network import Network
 from fada.training.lines import LineDataset, tell_left_out
 from fada.training.reading import read_texts
 
@@ -126,7 +126,7 @@ def adapt(
     texts = [str(line.text) for line in lines]
     job = {"model": model, "lines": [[line.id, line.text] for line in lines], "settings": settings.model_dump()}
     work = _opened(out, job)
-    old = registry.load_recognizer(model)
+    old = registry.load_network(model)
     data = LineDataset(old, lines, (), None)
     tell_left_out(data, "train")
     before = read_texts(old, data)
@@ -174,7 +174,7 @@ def adapt(
 
 
 def fine_tune(
-    recognizer: Recognizer,
+    recognizer: Network,
     lines: Sequence[Line],
     replay: Sequence[Line],
     settings: AdaptSettings,
@@ -283,7 +283,7 @@ def _opened(out: Path, job: dict[str, Any]) -> Path:
     return work
 
 
-def _save(recognizer: Recognizer, model: str, out: Path) -> None:
+def _save(recognizer: Network, model: str, out: Path) -> None:
     """The model folder, with the decoder that was stored with the old one."""
     recognizer.save_pretrained(out)
     decoder = Path(resolve(model)) / "decoder"

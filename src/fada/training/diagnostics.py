@@ -45,7 +45,7 @@ def alignment_diagnostics(
     """
     run = load_run(run_folder)
     settings = settings_of(run, data)
-    recognizer = run.recognizer
+    recognizer = run.network
     chosen = evenly([line for line in settings.read().validation if _can_write(recognizer, line)], lines)
     recognizer.model.eval()
     dataset = LineDataset(recognizer, chosen, run.targets.domains)

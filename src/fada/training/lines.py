@@ -16,7 +16,7 @@ from fada.data.augment import Augment
 from fada.data.line import Line
 from fada.data.splits import Splits
 from fada.errors import FadaError
-from fada.models.recognizer import Recognizer
+from fada.models.network import Network
 from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, encoded
 from fada.training.settings import TrainSettings
 
@@ -69,7 +69,7 @@ class LineDataset(Dataset[dict[str, Any]]):
 
     def __init__(
         self,
-        recognizer: Recognizer,
+        recognizer: Network,
         lines: Sequence[Line],
         domains: Sequence[str],
         augment: Augment | None = None,

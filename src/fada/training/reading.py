@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from fada import distances
 from fada.data.line import Line
 from fada.evaluation.edits import score_lines
-from fada.models.recognizer import Recognizer
+from fada.models.network import Network
 from fada.targets.target_set import TargetSet
 from fada.training.history import Rates, Scores
 from fada.training.lines import LineDataset
 
 
-def read_texts(recognizer: Recognizer, dataset: LineDataset, batch_size: int = 8, **options: Any) -> list[str]:
+def read_texts(recognizer: Network, dataset: LineDataset, batch_size: int = 8, **options: Any) -> list[str]:
     """Best-path (CTC) or greedy (decoders, unless `options` of theirs say otherwise) texts, in the lines' order."""
     texts = [""] * len(dataset)
     for chosen, inputs in dataset.batches(batch_size):

@@ -33,7 +33,7 @@ from fada.errors import FadaError
 from fada.evaluation.predictions import GREEDY_SETTINGS, PREDICTIONS, Systems, line_columns
 from fada.models import registry
 from fada.models.ctc import CTCRecognizer
-from fada.models.recognizer import Recognizer
+from fada.models.network import Network
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
 from fada.targets.target_set import TargetSet
@@ -112,7 +112,7 @@ def _train(settings: TrainSettings) -> Run:
     return Run(out)
 
 
-def _freeze(settings: TrainSettings, recognizer: Recognizer) -> None:
+def _freeze(settings: TrainSettings, recognizer: Network) -> None:
     if settings.freeze == "none":
         return
     if not isinstance(recognizer, Seq2SeqRecognizer):
@@ -124,7 +124,7 @@ def _freeze(settings: TrainSettings, recognizer: Recognizer) -> None:
 
 
 def _datasets(
-    settings: TrainSettings, recognizer: Recognizer, splits: Splits, domains: Sequence[str]
+    settings: TrainSettings, recognizer: Network, splits: Splits, domains: Sequence[str]
 ) -> dict[str, LineDataset]:
     """The lines of each split, prepared; what a frozen encoder makes of unvaried lines is computed once."""
     varied = (settings.augment > 0 or settings.hidden > 0) and recognizer.modality == "image"
@@ -148,7 +148,7 @@ def _targets(settings: TrainSettings, splits: Splits) -> TargetSet:
 
 def _report(
     settings: TrainSettings,
-    recognizer: Recognizer,
+    recognizer: Network,
     targets: TargetSet,
     data: Mapping[str, LineDataset],
     trainer: FadaTrainer,
@@ -190,7 +190,7 @@ def _report(
 
 
 def _config(
-    settings: TrainSettings, splits: Splits, data: Mapping[str, LineDataset], recognizer: Recognizer
+    settings: TrainSettings, splits: Splits, data: Mapping[str, LineDataset], recognizer: Network
 ) -> dict[str, Any]:
     parameters = list(recognizer.model.parameters())
     left_out = {split: part.left_out for split, part in data.items() if part.left_out}

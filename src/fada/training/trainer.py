@@ -19,7 +19,7 @@ from fada.common.files import write_json
 from fada.common.processes import summed
 from fada.errors import FadaError, Interrupted
 from fada.models import registry
-from fada.models.recognizer import Recognizer
+from fada.models.network import Network
 from fada.targets.target_set import TargetSet
 from fada.training.callbacks import EarlyStopping, Epochs, Progress, StopOnSignal
 from fada.training.checkpoints import CHECKPOINT_STATE
@@ -41,7 +41,7 @@ class FadaTrainer(Trainer):
     def __init__(
         self,
         settings: TrainSettings,
-        recognizer: Recognizer,
+        recognizer: Network,
         targets: TargetSet,
         train_set: LineDataset,
         validation_set: LineDataset,
@@ -209,7 +209,7 @@ class FadaTrainer(Trainer):
         self.recognizer.save_pretrained(output_dir or str(self.args.output_dir))
 
 
-def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Recognizer) -> TrainingArguments:
+def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Network) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,

@@ -1,0 +1,129 @@
+"""A recogniser whose network torch runs: it can be trained, looked into and saved."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from fada.alignment import AlignmentLoss
+from fada.data.line import Line
+from fada.errors import FadaError
+from fada.models.recognizer import Recognizer
+from fada.targets.target_set import TargetSet
+
+if TYPE_CHECKING:
+    from fada.data.augment import Augment
+
+NewCharacters = Literal["fail", "add", "ignore"]
+"""What to do about characters of the training text that a loaded model lacks."""
+
+IGNORED = -100
+
+
+def characters_to_add(missing: Sequence[str], policy: NewCharacters, lacking: str) -> Sequence[str]:
+    """The missing characters if they are to be added, none if ignored, an error that lists them if refused.
+
+    `lacking` is what lacks them, for the message.
+    """
+    if missing and policy == "fail":
+        names = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in missing[:10])
+        raise FadaError(
+            f"{len(missing)} characters of the training text are missing from {lacking}: {names}"
+            f"{', …' if len(missing) > 10 else ''}. Use --new-characters add (or ignore)."
+        )
+    return missing if policy == "add" else ()
+
+
+def domain_tag(domain: str) -> str:
+    """The token that stands for a domain in TR-TT training."""
+    return f"<domain:{domain}>"
+
+
+@contextmanager
+def one_thread_each() -> Iterator[int]:
+    """Let every operation run on one thread; yields on how many threads they may run side by side."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Network(Recognizer):
+    """A network of torch with its processor.
+
+    Attributes:
+        model: the network.
+    """
+
+    model: PreTrainedModel
+
+    def use_threads(self, threads: int) -> None:
+        """Work on so many threads: all networks of torch do."""
+        torch.set_num_threads(threads)
+
+    @abstractmethod
+    def encode(self, text: str, domain: str | None = None) -> list[int]:
+        """Training labels of a text; with tagging, the domain's tag among them."""
+
+    @abstractmethod
+    def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
+        """Network input of a batch."""
+
+    @abstractmethod
+    def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
+        """The alignment loss that fits this network's output."""
+
+    @abstractmethod
+    def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """What the alignment loss takes of the network's output: scores and lengths, or logits and labels."""
+
+    def task_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> tuple[Tensor, Any]:
+        """The loss of a batch and the network's output. `model` is the network, wrapped or compiled."""
+        outputs = model(**inputs)
+        return outputs.loss, outputs
+
+    @abstractmethod
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write the network and its processor."""
+
+    @abstractmethod
+    def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
+        """The texts of a batch by the cheapest search: best path, greedy. `lines` tell the domains, if needed."""
+
+    def augmented(self, array: np.ndarray, augment: "Augment", epoch: int, index: int) -> np.ndarray:
+        """A random variation of a prepared line, a pure function of seed, epoch and index."""
+        return augment(array, epoch=epoch, index=index) if self.modality == "image" else array
+
+    def batches(self, lines: Iterable[Line], batch_size: int) -> Iterator[tuple[list[Line], dict[str, Tensor]]]:
+        """Lines and network input, batch by batch, in order, on the model's device."""
+        rest = iter(lines)
+        while batch := list(islice(rest, batch_size)):
+            yield batch, self.to_device(self.collate([self.prepare(line) for line in batch]))
+
+    def to_device(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Network input on the device of the network."""
+        return {name: value.to(self.model.device) for name, value in inputs.items()}
+
+
+def padded_labels(labels: Sequence[list[int]]) -> Tensor:
+    """(batch, longest) classes, padded with -100."""
+    return torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(label, dtype=torch.long) for label in labels], batch_first=True, padding_value=IGNORED
+    )
+
+
+def characters_of(texts: Iterable[str]) -> list[str]:
+    """The characters of texts, sorted; no text at all is an error."""
+    characters = sorted({character for text in texts for character in text})
+    if not characters:
+        raise FadaError("the training lines have no text: no character to learn. Check the text column.")
+    return characters
