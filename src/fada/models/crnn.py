@@ -143,7 +143,7 @@ class CRNNRecognizer(CTCNetwork):
         self.model, self.processor, self.tagging = model, processor, tagging
         self.symbols, self.blank = processor.symbols, processor.blank
         self.domains = tuple(model.config.domains)
-        self._check_classes(model.output.out_features, model.name_or_path)
+        self._check_classes(model.output.out_features, model.name_or_path or "")
 
     @classmethod
     def build(
