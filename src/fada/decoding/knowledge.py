@@ -1,24 +1,80 @@
-"""What is known of a domain before it is read: character frequencies, language models, what the recogniser saw."""
+"""What is known of a domain before it is read: character frequencies, language models, what the recogniser saw.
+
+* ``Knowledge.from_texts(lines, name="la")`` or, by domain, ``Knowledge.from_texts({"13": lines13, "14": lines14})``;
+* :func:`read_knowledge` of a ``.fada`` file or of the name of a built-in one (:func:`built_in_knowledge`), and
+  :func:`write_knowledge`;
+* :func:`load_knowledge` of whatever a command was given: texts, a target file, a ``.fada`` file;
+* :func:`knowledge_of_model`: the candidates that a model folder brings, in its folder ``knowledge``;
+* :meth:`Knowledge.with_prior`, :meth:`Knowledge.mixture`; :class:`Decoder`: weights and knowledge, stored with a model.
+
+How much it should count tells :func:`fada.decoding.defaults.weights_for`; which of several fits a document,
+:func:`fada.decoding.evidence.infer`.
+"""
 
 import hashlib
+import io
 import json
+import math
 import os
+import tempfile
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from fada.common.files import write_json, write_text
+from pydantic import BaseModel, ConfigDict, Field
+
+from fada.common.archive import read_members, write_members
+from fada.common.files import BROKEN_ARCHIVE, write_json, write_text
 from fada.common.settings import read_json, validated
-from fada.data.source import read_lines
+from fada.data.read import Texts
+from fada.data.source import source_of
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
+from fada.targets import file as target_file
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.lm import CharNgram
+
+SUFFIX = ".fada"
+FOLDER = "knowledge"
+"""Folder of ``.fada`` files inside a model folder: the domains that the model may find by itself."""
+TRAINING = "training.json"
+"""In that folder: the character counts of the text that the model was trained on, a target file."""
+
+_PRETRAINED = Path(__file__).parent.parent / "pretrained"
+_MOST_BYTES = {"knowledge.json": 2**20, "targets.json": 2**24, "lm": 2**28}
+
+
+class About(BaseModel):
+    """What a body of knowledge is: ``knowledge.json`` of a ``.fada`` file.
+
+    Attributes:
+        name: of the domain.
+        language: code of its language (la, fr); None if not known.
+        century: number of its century; None if it is of several, or not known.
+        characters: of the text it was made from.
+        bits: per character, of text of the same kind that it was not made from; None if not known.
+        sources: the texts, or the manuscripts they are from.
+        credits: whom to name.
+        licence: of the texts.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    name: str = ""
+    language: str | None = None
+    century: int | None = None
+    characters: int = Field(default=0, ge=0)
+    bits: float | None = Field(default=None, ge=0)
+    sources: tuple[str, ...] = ()
+    credits: tuple[str, ...] = ()
+    licence: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +90,7 @@ class Knowledge:
     domain_lms: Mapping[str, "CharNgram"] = field(default_factory=dict)
     lm_order: int = 6
     lm_share: float = 0.5
+    about: About = field(default_factory=About)
     _decoders: dict[tuple[tuple[str, ...], int], "CTCBeamDecoder"] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -41,24 +98,80 @@ class Knowledge:
     @classmethod
     def from_texts(
         cls,
-        texts: Mapping[str, Sequence[str]],
+        texts: Mapping[str, Sequence[str]] | Iterable[str],
         targets: TargetSet | None = None,
         *,
+        name: str = "",
         order: int = 6,
         share: float = 0.5,
         smoothing: str = "witten-bell",
     ) -> "Knowledge":
-        """Train everything on the training text of each domain; targets too, if they are not given."""
+        """Train everything on the text of each domain, or of one; targets too, if they are not given.
+
+        Args:
+            texts: lines by domain; or the lines of one domain, which is called `name`.
+            name: of the whole.
+            order: longest n-gram.
+            share: of a domain's own model in the mixture with that of all domains.
+            smoothing: see :meth:`fada.decoding.lm.CharNgram.train`.
+        """
         from fada.decoding.lm import CharNgram
 
-        targets = targets if targets is not None else TargetSet.from_texts(texts)
-        everything = CharNgram.train([text for lines in texts.values() for text in lines], order, smoothing)
+        if isinstance(texts, str):
+            raise FadaError("texts is one string, expected lines of text.")
+        by_domain = texts if isinstance(texts, Mapping) else {name: list(texts)}
+        lines = [text for each in by_domain.values() for text in each]
+        targets = targets if targets is not None else TargetSet.from_texts(by_domain)
+        everything = CharNgram.train(lines, order, smoothing)
         domain_lms = {
-            domain: CharNgram.train(lines, order, smoothing).interpolate(everything, 1 - share)
-            for domain, lines in texts.items()
-            if lines
+            domain: CharNgram.train(each, order, smoothing).interpolate(everything, 1 - share)
+            for domain, each in by_domain.items()
+            if each and isinstance(texts, Mapping)
         }
-        return cls(targets, targets.overall, everything, domain_lms, order, share)
+        bits = None if isinstance(texts, Mapping) else _held_out_bits(lines, order, smoothing)
+        about = About(name=name, characters=sum(map(len, lines)), bits=bits)
+        return cls(targets, targets.overall, everything, domain_lms, order, share, about)
+
+    @classmethod
+    def mixture(cls, parts: "Sequence[tuple[Knowledge, float]]", name: str = "") -> "Knowledge":
+        """Several bodies of knowledge of one domain each as one, with a weight each: for a domain that is uncertain."""
+        if not parts:
+            raise FadaError("a mixture of nothing: give at least one part.")
+        total, model = 0.0, None
+        weights = {str(i): weight for i, (part, weight) in enumerate(parts) if part.targets is not None}
+        targets = {i: overall for i in weights if (overall := parts[int(i)][0].overall) is not None}
+        for part, weight in parts:
+            if part.global_lm is not None:
+                total += weight
+                model = part.global_lm if model is None else model.interpolate(part.global_lm, weight / total)
+        mixed = TargetSet({name: TargetSet(targets).mix(weights)}) if targets else None
+        of_all = sum(weight for _, weight in parts)
+        about = About(
+            name=name,
+            characters=round(sum(part.about.characters * weight for part, weight in parts) / of_all),
+            sources=tuple(dict.fromkeys(source for part, _ in parts for source in part.about.sources)),
+            credits=tuple(dict.fromkeys(credit for part, _ in parts for credit in part.about.credits)),
+        )
+        return cls(mixed, None if mixed is None else mixed.overall, model, about=about)
+
+    @property
+    def overall(self) -> CharDistribution | None:
+        """The frequencies of all its domains together."""
+        return None if self.targets is None else self.targets.overall
+
+    def with_prior(self, prior: CharDistribution | None) -> "Knowledge":
+        """The same for a recogniser that was trained on text of this distribution; None: on such text as this."""
+        return self if prior is None else replace(self, prior=prior)
+
+    @property
+    def name(self) -> str:
+        """Of the domain, or of the whole."""
+        return self.about.name
+
+    @property
+    def characters(self) -> int:
+        """Of the text it was made from, as far as that is known."""
+        return self.about.characters
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write targets and language models (made by :meth:`from_texts`) as files of a folder."""
@@ -156,6 +269,18 @@ class Knowledge:
             self.lm_of(weights.lm, None)
 
 
+def _held_out_bits(lines: Sequence[str], order: int, smoothing: str) -> float | None:
+    """Bits per character, ends of lines included, of a tenth of the lines under a model of the others; None if few."""
+    from fada.decoding.lm import CharNgram
+
+    block = max(1, len(lines) // 50)  # neighbours stay together: a sentence goes on in the next line
+    held_out = [line for i, line in enumerate(lines) if i // block % 10 == 9]
+    if not any(held_out):
+        return None
+    others = [line for i, line in enumerate(lines) if i // block % 10 != 9]
+    return round(math.log2(CharNgram.train(others, order, smoothing).perplexity(held_out)), 4)
+
+
 DECODER = "decoder"
 """Folder of the weights and what they need, inside a model folder."""
 
@@ -194,29 +319,136 @@ class Decoder:
         return Decoder(self.weights.change(lam=lam, **shared), replace(self.knowledge, targets=targets))
 
 
+def write_knowledge(knowledge: Knowledge, path: str | os.PathLike[str]) -> None:
+    """Write a ``.fada`` file: a zip file of ``knowledge.json``, ``targets.json`` and ``lm``."""
+    if knowledge.domain_lms:
+        raise FadaError(
+            f"{path}: knowledge of one domain goes into one file, and this has {', '.join(knowledge.domain_lms)}. "
+            "Write a file for each."
+        )
+    members = {"knowledge.json": json.dumps(knowledge.about.model_dump(mode="json"), ensure_ascii=False, indent=2)}
+    if knowledge.targets is not None:
+        members["targets.json"] = target_file.serialize(knowledge.targets.records)
+    content = {name: text.encode() for name, text in members.items()}
+    if knowledge.global_lm is not None:
+        content["lm"] = _stored(knowledge.global_lm)
+    write_members(path, content)
+
+
+def read_knowledge(path_or_name: str | os.PathLike[str]) -> Knowledge:
+    """Read a ``.fada`` file, or a built-in one by its name."""
+    path = Path(path_or_name)
+    if not path.is_file():
+        built_in = built_in_knowledge()
+        if str(path_or_name) not in built_in:
+            known = ", ".join(built_in) or "none"
+            raise FadaError(
+                f"{path_or_name}: no such file, and no knowledge that comes with fada ({known}). Build one with: fada "
+                "knowledge build"
+            )
+        path = built_in[str(path_or_name)]
+    members = read_members(path, _MOST_BYTES, f"{path} (knowledge, {SUFFIX})")
+    if "knowledge.json" not in members:
+        raise FadaError(f"{path}: no knowledge.json in it, expected a file written by: fada knowledge build")
+    about = _about(members["knowledge.json"], path)
+    targets = model = None
+    if "targets.json" in members:
+        targets = TargetSet.from_records(
+            target_file.parse(_text(members["targets.json"], path), f"{path}, targets.json")
+        )
+    if "lm" in members:
+        model = _restored(members["lm"], path)
+    return Knowledge(targets, None if targets is None else targets.overall, model, about=about)
+
+
+def _stored(model: "CharNgram") -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "lm.npz")
+        return (Path(folder) / "lm.npz").read_bytes()
+
+
+def _restored(content: bytes, path: Path) -> "CharNgram":
+    from fada.decoding.lm import CharNgram
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as arrays:
+            size = sum(member.file_size for member in arrays.infolist())
+    except (OSError, ValueError, *BROKEN_ARCHIVE) as error:
+        raise FadaError(f"{path}, lm: not a language model ({error}). Build it again.") from None
+    if size > _MOST_BYTES["lm"]:
+        raise FadaError(
+            f"{path}, lm: would unpack to {size:,} bytes, expected at most {_MOST_BYTES['lm']:,}. It is damaged or "
+            "made to do harm: do not use it."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "lm.npz").write_bytes(content)
+        return CharNgram.load(Path(folder) / "lm.npz")
+
+
+def _text(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FadaError(f"{path}: not UTF-8 text inside ({error}). Build it again.") from None
+
+
+def _about(content: bytes, path: Path) -> About:
+    try:
+        values = json.loads(_text(content, path))
+    except (ValueError, RecursionError) as error:
+        raise FadaError(f"{path}, knowledge.json: not valid JSON ({error}). Build it again.") from None
+    return validated(About, values, f"{path}, knowledge.json")
+
+
+def built_in_knowledge() -> dict[str, Path]:
+    """The files of knowledge that come with fada, by name."""
+    return {path.stem: path for path in sorted(_PRETRAINED.glob(f"*/{FOLDER}/*{SUFFIX}"))}
+
+
+def knowledge_of_model(folder: str | os.PathLike[str]) -> dict[str, Knowledge]:
+    """The domains that a model brings in its folder ``knowledge``, each corrected for what the model was trained on."""
+    place = Path(folder) / FOLDER
+    prior = training_text_of(folder)
+    return {path.stem: read_knowledge(path).with_prior(prior) for path in sorted(place.glob(f"*{SUFFIX}"))}
+
+
+def training_text_of(folder: str | os.PathLike[str]) -> CharDistribution | None:
+    """The character distribution of the text that a model was trained on, if its folder tells it."""
+    path = Path(folder) / FOLDER / TRAINING
+    return TargetSet.load(path).overall if path.is_file() else None
+
+
 def load_knowledge(
     targets: str | os.PathLike[str] | None = None,
-    lm_text: Sequence[str | os.PathLike[str]] = (),
+    texts: Sequence[str | os.PathLike[str]] = (),
+    stored: str | os.PathLike[str] | None = None,
     *,
     order: int = 6,
     share: float = 0.5,
-    split: str | None = None,
-    domain_column: str | None = None,
+    **reading: Any,
 ) -> Knowledge:
-    """Targets from a target file, language models from training lines (any source that ``read_lines`` reads).
+    """What a user knows: targets from a target file, language models from text, a ``.fada`` file or the name of one.
 
     Args:
-        lm_text: sources of training text. If a source has splits, its ``train`` split is read, unless `split` says
-            otherwise: validation and test lines must not enter a language model.
+        texts: sources of text, all that ``Source.texts`` reads. If a source has splits, its ``train`` split is read,
+            unless `reading` says otherwise: validation and test lines must not enter a language model.
+        stored: a ``.fada`` file, or the name of a built-in one; what `targets` and `texts` give goes before it.
+        order, share: see :meth:`Knowledge.from_texts`.
+        reading: how the texts are read; see :class:`fada.data.reading.Reading`.
     """
     target_set = None if targets is None else TargetSet.load(targets)
-    if not lm_text:
-        return Knowledge(target_set, None if target_set is None else target_set.overall, lm_order=order, lm_share=share)
-    texts: dict[str, list[str]] = {}
-    for source in lm_text:
-        for line in read_lines(source, domain_column=domain_column).texts():
-            if line.split in (None, split or "train"):
-                texts.setdefault(line.domain or "", []).append(line.text or "")
-    if not texts:
-        raise FadaError(f"{', '.join(map(str, lm_text))}: no training text for the language model.")
-    return Knowledge.from_texts(texts, target_set, order=order, share=share)
+    known = Knowledge(lm_order=order, lm_share=share) if stored is None else read_knowledge(stored)
+    if texts:
+        by_domain: dict[str, list[str]] = {}
+        for domain, text in Texts([*map(str, texts)], source_of(texts, **reading), held_out=False):
+            by_domain.setdefault(domain or "", []).append(text)
+        if not any(line for lines in by_domain.values() for line in lines):
+            raise FadaError(f"{', '.join(map(str, texts))}: no text for the language model.")
+        name = ", ".join(Path(text).stem for text in map(str, texts))
+        own = by_domain[""] if [*by_domain] == [""] else by_domain
+        trained = Knowledge.from_texts(own, target_set, name=name, order=order, share=share)
+        about = trained.about.model_copy(update={"sources": tuple(map(str, texts))})
+        known = replace(trained, about=about)
+    if target_set is not None:
+        known = replace(known, targets=target_set, prior=target_set.overall)
+    return known

@@ -1,0 +1,54 @@
+"""Weights for those who have no validation lines: by the amount of text, and by how certain the recogniser is.
+
+Both laws were fitted by `recipes/weights.py` on manuscripts that no result is reported on.
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from fada.decoding.weights import Weights
+
+BEAM = 16
+"""Hypotheses kept where a language model has a say."""
+_AT_1000, _PER_TENFOLD, _MOST = 0.13, 0.17, 0.5
+"""Weight of a language model made from 1,000 characters, what ten times as many add to it, and the highest."""
+_DOUBT, _ALL_DOUBT = 0.02, 0.1
+"""Mean doubt of a recogniser (one minus its certainty) at which the weight is halved, and from which it is whole."""
+_BONUS = 1.8
+"""Length bonus per weight of the language model: about what a character costs under it, so that texts do not shrink."""
+
+
+def weights_for(text_characters: int, certainty: float, *, beam: int = BEAM) -> Weights:
+    """Weights of a language model from so much text, for emissions of this certainty.
+
+    Args:
+        text_characters: of the text that the language model was made from; 0 gives plain beam search.
+        certainty: see :func:`certainty_of`.
+        beam: hypotheses kept in the search.
+    """
+    if text_characters <= 0:
+        return Weights(beam=beam)
+    by_text = min(max(_AT_1000 + _PER_TENFOLD * math.log10(text_characters / 1000), 0.05), _MOST)
+    doubt = min(max(1 - certainty, 0.0), _ALL_DOUBT)
+    share = min(1.0, 0.5 * math.log(doubt / _DOUBT) / math.log(_ALL_DOUBT / _DOUBT) + 0.5) if doubt > 0 else 0.0
+    weight = round(by_text * max(share, 0.25), 3)
+    return Weights(beam=beam, lm="global", lm_weight=weight, length_bonus=round(_BONUS * weight, 3))
+
+
+def certainty_of(log_probs: Iterable[np.ndarray]) -> float:
+    """How certain a CTC recogniser is of lines: mean probability of the best class over frames that are no blank's.
+
+    Args:
+        log_probs: (frames, classes) of each line; the class of most frames is taken for the blank.
+    """
+    best, classes = [], []
+    for line in log_probs:
+        best.append(line.max(axis=1))
+        classes.append(line.argmax(axis=1))
+    if not best:
+        return 1.0
+    highest, chosen = np.exp(np.concatenate(best)), np.concatenate(classes)
+    written = chosen != np.bincount(chosen).argmax()
+    return float(highest[written].mean()) if written.any() else 1.0
