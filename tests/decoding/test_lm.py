@@ -1,6 +1,7 @@
 """Language models against textbook formulas; prior correction."""
 
 import gzip
+import io
 import json
 import math
 import time
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fada.decoding import lm_store
 from fada.decoding.kernels.automaton import automaton_step
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
@@ -173,13 +175,108 @@ def test_damaged_models_are_refused(tmp_path: Path) -> None:
     np.savez(path, header=np.array(json.dumps({"format": "other"})))
     with pytest.raises(FadaError, match="format 'other'"):
         CharNgram.load(path)
+    for damage in [
+        {"arcs_0": np.array([200], np.uint8)},
+        {"character_0": np.array([0, 1, 2, 3, 3, 200, 1], np.uint8)},
+        {"longer_0": np.array([255], np.uint8)},
+        {"longer_0": np.array([0], np.uint8)},
+        {"start_0": np.array([10**6], np.uint32)},
+        {"log_prob_0": np.array(["one"])},
+        {"backoff_0": np.full(5, np.nan)},
+    ]:
+        CharNgram.train(["ab"], 2).save(path)
+        with np.load(path) as file:
+            arrays = {**file, **damage}
+        np.savez(path, **arrays)
+        with pytest.raises(FadaError, match="not a language model"):
+            CharNgram.load(path)
+
+
+def test_a_model_that_unpacks_to_more_than_a_model_needs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lm.npz"
     CharNgram.train(["ab"], 2).save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    arrays["target_0"] = arrays["target_0"] + 1000
-    np.savez(path, **arrays)
-    with pytest.raises(FadaError, match="do not fit together"):
+    monkeypatch.setattr("fada.decoding.lm._MOST_BYTES", 100)
+    with pytest.raises(FadaError, match=r"lm\.npz: unpacks to"):
         CharNgram.load(path)
+
+
+TEXTS = st.lists(st.text("abcdé ", max_size=12), min_size=1, max_size=8).filter(any)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS, st.integers(1, 6), st.sampled_from(SMOOTHINGS), st.text("abcdéx ", max_size=10))
+def test_a_stored_model_is_the_same_to_the_last_digit(lines: list[str], order: int, smoothing: str, text: str) -> None:
+    model = CharNgram.train(lines, order, smoothing)
+    file = io.BytesIO()
+    model.save(file)
+    found = CharNgram.load(file)
+    assert found.character_log_probs(text, end=True).tolist() == model.character_log_probs(text, end=True).tolist()
+    again = io.BytesIO()
+    found.save(again)
+    assert again.getvalue() == file.getvalue()
+
+
+def test_eight_bits_are_enough_and_take_two_bytes_for_an_ngram(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    words = ["et", "in", "principio", "erat", "verbum", "deus", "apud", "omnia", "per", "ipsum", "facta", "sunt"]
+    train, test = ([" ".join(rng.choice(words, 8)) for _ in range(n)] for n in (500, 50))
+    model = CharNgram.train(train, 6)
+    path = tmp_path / "lm.npz"
+    model.save(path, bits=8)
+    rounded = CharNgram.load(path)
+    assert rounded.perplexity(test) == pytest.approx(model.perplexity(test), rel=0.01)
+    for text in test:
+        difference = rounded.character_log_probs(text) - model.character_log_probs(text)
+        assert np.abs(difference).max() < 6 * 32 / 254 / 2
+    assert path.stat().st_size < 3 * len(model.components[0].character) + 2000
+    with pytest.raises(FadaError, match="bits is 4"):
+        model.save(path, bits=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TEXTS, st.integers(1, 5), st.sampled_from(SMOOTHINGS), st.integers(1, 60), st.text("abcdéx ", max_size=5))
+def test_a_pruned_model_is_smaller_and_still_a_distribution(
+    lines: list[str], order: int, smoothing: str, most: int, context: str
+) -> None:
+    model = CharNgram.train(lines, order, smoothing)
+    smaller = model.pruned(most)
+    assert len(smaller.components[0].character) <= max(most, len(model.vocabulary) + 2)
+    assert sum(smaller.distribution(context).values()) == pytest.approx(1)
+    whole = model.pruned(10**6)
+    assert whole.distribution(context) == pytest.approx(model.distribution(context))
+    file = io.BytesIO()
+    smaller.save(file)
+    assert CharNgram.load(file).log_prob(context, end=True) == smaller.log_prob(context, end=True)
+
+
+def test_pruning_leaves_the_ngrams_that_change_the_model_least() -> None:
+    """Stolcke's relative entropy of one n-gram, from the two distributions."""
+    model = CharNgram.train(["abab", "abac", "aba", "bab"], 2)
+    one_less = model.pruned(len(model.components[0].character) - 1)
+
+    def change(other: CharNgram) -> float:
+        total = 0.0
+        for context in ["", "a", "b", "c"]:
+            before = model.components[0]
+            after = {
+                c: p for c, p in model.distribution("\u2603" + context if context else "").items() if c is not None
+            }
+            pruned = other.distribution("\u2603" + context if context else "")
+            scale = math.exp(before.log_prob[before.identities[context]]) if context else math.exp(before.log_prob[1])
+            total += scale * sum(p * (math.log(p) - math.log(pruned[c])) for c, p in after.items())
+        return total
+
+    def without(arc: int) -> CharNgram:
+        stays = np.ones(len(model.components[0].character), bool)
+        stays[arc] = False
+        return CharNgram([lm_store.without(model.components[0], stays)])
+
+    arcs = range(len(model.vocabulary) + 2, len(model.components[0].character))
+    assert change(one_less) == pytest.approx(min(change(without(arc)) for arc in arcs))
+    with pytest.raises(FadaError, match="most is 0"):
+        model.pruned(0)
 
 
 ARPA = """

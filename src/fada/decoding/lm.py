@@ -8,21 +8,27 @@ of the state's back-off weight. The same arrays serve :meth:`CharNgram.log_prob`
 import json
 import math
 import os
+import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing
+from fada.decoding import lm_store
 from fada.decoding.kernels.automaton import Automaton, walk
 from fada.decoding.lm_train import COMPONENT_ARRAYS, END, Component, check_component, read_arpa, train, uniform
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.normalizer import TextNormalizer
 
-_FORMAT = "fada character n-gram 1"
+_FORMAT = "fada character n-gram 2"
+_FORMAT_1 = "fada character n-gram 1"
+_MOST_BYTES = 2**30
+"""No stored model is larger when it is unpacked."""
 
 
 class CharNgram:
@@ -184,45 +190,80 @@ class CharNgram:
         after[None] = math.exp(self.log_prob(context + unknown) - start)
         return after
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.npz`` file (no pickle)."""
+    def pruned(self, most: int) -> "CharNgram":
+        """The model with at most `most` n-grams in each component: those without which it would change most."""
+        if not isinstance(most, int) or most < 1:
+            raise FadaError(f"most is {most!r}, expected a whole number of n-grams from 1 up.")
+        return CharNgram([lm_store.pruned(component, most) for component in self.components], self.weights)
+
+    def save(self, file: str | os.PathLike[str] | BinaryIO, bits: int | None = None) -> None:
+        """Write an ``.npz`` file (no pickle), or into a file that is open for writing.
+
+        Args:
+            bits: 8 to round every log-probability to one of 256 values, for a file of about two bytes per n-gram (the
+                probabilities then sum to one within some percent); by default they are kept to the last digit.
+        """
+        if bits not in (None, 8):
+            raise FadaError(f"bits is {bits!r}, expected 8 or None.")
+        parts = [lm_store.packed(component, bits) for component in self.components]
         header = {
             "format": _FORMAT,
             "weights": self.weights,
             "components": [
-                {"vocabulary": "".join(c.vocabulary), "start": c.start, "unknown_types": c.unknown_types}
-                for c in self.components
+                {"vocabulary": "".join(c.vocabulary), "unknown_types": c.unknown_types, "arrays": list(part)}
+                for c, part in zip(self.components, parts, strict=True)
             ],
         }
-        arrays = {f"{name}_{i}": getattr(c, name) for i, c in enumerate(self.components) for name in COMPONENT_ARRAYS}
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, header=np.array(json.dumps(header, ensure_ascii=False)), **arrays)
+        arrays: dict[str, Any] = {
+            f"{name}_{i}": values for i, part in enumerate(parts) for name, values in part.items()
+        }
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        if isinstance(file, str | os.PathLike):
+            with replacing(file) as temporary, open(temporary, "wb") as stream:
+                np.savez_compressed(stream, **arrays)
+        else:
+            np.savez_compressed(file, **arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "CharNgram":
-        """Read what :meth:`save` wrote."""
+    def load(cls, file: str | os.PathLike[str] | BinaryIO) -> "CharNgram":
+        """Read what :meth:`save` wrote, from a path or a file that is open for reading and can be searched."""
+        name = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "language model")
         try:
-            with np.load(path, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
-                if header.get("format") != _FORMAT:
-                    raise FadaError(f"{path}: format {header.get('format')!r}, expected {_FORMAT!r}.")
-                components = [
-                    Component(
-                        tuple(settings["vocabulary"]),
-                        **{name: file[f"{name}_{i}"] for name in COMPONENT_ARRAYS},
-                        start=int(settings["start"]),
-                        unknown_types=int(settings["unknown_types"]),
-                    )
-                    for i, settings in enumerate(header["components"])
-                ]
-                model = cls(components, header["weights"])
+            with zipfile.ZipFile(file) as archive:
+                unpacked = sum(item.file_size for item in archive.infolist())
+                if unpacked > _MOST_BYTES:
+                    raise FadaError(f"{name}: unpacks to {unpacked / 1e9:.1f} GB, which no language model needs.")
+            if not isinstance(file, str | os.PathLike):
+                file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                header = _header(arrays, name)
+                model = cls([_component(arrays, i, x) for i, x in enumerate(header["components"])], header["weights"])
         except FileNotFoundError:
-            raise FadaError(f"{path}: no such file, expected a language model written by CharNgram.save().") from None
-        except (OSError, ValueError, KeyError, TypeError, *BROKEN_ARCHIVE) as error:
-            raise FadaError(f"{path}: not a language model written by CharNgram.save() ({error}).") from None
-        for component in components:
-            check_component(component, path)
+            raise FadaError(f"{name}: no such file, expected a language model written by CharNgram.save().") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, *BROKEN_ARCHIVE) as error:
+            raise FadaError(f"{name}: not a language model written by CharNgram.save() ({error}).") from None
+        for component in model.components:
+            check_component(component, name)
         return model
+
+
+def _header(arrays: Any, name: Any) -> dict[str, Any]:
+    stored = arrays["header"]
+    header = json.loads(stored.tobytes() if stored.dtype == np.uint8 else str(stored))
+    if not isinstance(header, dict) or header.get("format") not in (_FORMAT, _FORMAT_1):
+        found = header.get("format") if isinstance(header, dict) else header
+        raise FadaError(f"{name}: format {found!r}, expected {_FORMAT!r}.")
+    return header
+
+
+def _component(arrays: Any, i: int, settings: dict[str, Any]) -> Component:
+    vocabulary = tuple(settings["vocabulary"])
+    unknown_types = int(settings["unknown_types"])
+    if "arrays" not in settings:  # as version 0.1 wrote them
+        stored = {name: arrays[f"{name}_{i}"] for name in COMPONENT_ARRAYS}
+        return Component(vocabulary, **stored, start=int(settings["start"]), unknown_types=unknown_types)
+    stored = {name: arrays[f"{name}_{i}"] for name in settings["arrays"]}
+    return lm_store.unpacked(stored, vocabulary, unknown_types)
 
 
 def prior_weights(target: CharDistribution, train: CharDistribution) -> np.ndarray:

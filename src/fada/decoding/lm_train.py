@@ -304,6 +304,20 @@ def read_arpa(path: Path, space: str | None) -> Component:
     return _from_grams(vocabulary, coded)
 
 
+def _backed_off(
+    arcs: dict[tuple[int, ...], dict[int, float]],
+    backoff: dict[tuple[int, ...], float],
+    context: tuple[int, ...],
+    c: int,
+) -> float:
+    """Log-probability of a character that has no n-gram after a context."""
+    value = 0.0
+    while c not in arcs.get(context, {}):
+        value += backoff.get(context, 0.0)
+        context = context[1:]
+    return value + arcs[context][c]
+
+
 def _from_grams(vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], tuple[float, float]]]) -> Component:
     """The automaton of back-off n-grams given as (log-probability, log back-off weight)."""
     identities = len(vocabulary) + 2
@@ -317,6 +331,11 @@ def _from_grams(vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], t
             if len(words) < len(grams):
                 backoff[words] = weight
     arcs[()] = {c: arcs[()].get(c, floor) for c in range(identities)}
+    for words in sorted({*arcs, *backoff}, key=len):  # every context is an n-gram too
+        for end in range(1, len(words) + 1):
+            context, last = words[: end - 1], words[end - 1]
+            if last != identities and last not in arcs.setdefault(context, {}):
+                arcs[context][last] = _backed_off(arcs, backoff, context, last)
     contexts = sorted({*arcs, *backoff}, key=lambda words: (len(words), words))
     state = {words: i for i, words in enumerate(contexts)}
 
