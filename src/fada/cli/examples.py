@@ -13,6 +13,7 @@ EXAMPLES = {
     "export": "fada export runs/a --out my_model --licence CC-BY-4.0",
     "generate": 'fada generate "Tell me a story." --targets targets.json --scale 50000',
     "lipogram": 'fada lipogram "a dog in the park" --forbid e',
+    "merge": "fada merge out.*-of-002.tsv --out out.tsv",
     "models describe": "fada models describe french",
     "models list": "fada models list",
     "report": "fada report runs/a --out report.html",

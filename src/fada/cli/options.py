@@ -11,6 +11,13 @@ import typer
 
 PANEL = "Reading"
 
+SHARD = typer.Option(
+    None,
+    "--shard",
+    help="3/64: only the third of 64 parts of the lines, written to out.003-of-064.tsv for --out out.tsv; "
+    "`fada merge` joins the parts.",
+)
+
 
 def _option(name: str, help: str, **more: Any) -> Any:
     return typer.Option(f"--{name}", help=help, rich_help_panel=PANEL, **more)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fada.cli.options import TEXTS, ReadingOptions, with_reading
+from fada.cli.options import SHARD, TEXTS, ReadingOptions, with_reading
 from fada.cli.output import AS_CSV, AS_JSON, Format, chosen_format, echo, print_json, print_rows
 from fada.errors import FadaError
 
@@ -36,6 +36,7 @@ def build(
     spaces: str = typer.Option("keep", help="keep, collapse (runs to one), or drop."),
     letters_only: bool = typer.Option(False, "--letters-only", help="Count letters and their marks, nothing else."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Also replace a target file that was edited."),
+    shard: str | None = SHARD,
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
@@ -48,10 +49,13 @@ def build(
     """
     from fada.common.files import check_file
     from fada.common.say import progress_bar
+    from fada.jobs.shards import Shard, count_share
     from fada.targets.counts import Corpus
     from fada.targets.target_set import TargetSet
     from fada.text.normalizer import TextNormalizer
 
+    part = Shard.parse(shard) if shard else None
+    out = part.part(out) if part else out
     if not overwrite:
         _keep_edited(out)
     check_file(out)
@@ -71,6 +75,10 @@ def build(
         )
         if "-" not in sources:
             progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
+        if part:
+            note = count_share(part, corpus, out, {"normalizer": settings, **options, "everything": everything})
+            echo(f"{note.count} of {note.total} texts counted: {out}")
+            return
         targets = TargetSet.from_pairs(corpus, normalizer)
     for note in corpus.notes[:10]:
         echo(f"left out: {note}", err=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import SHARD, ReadingOptions, with_reading
 from fada.cli.output import echo
 from fada.errors import FadaError
 
@@ -57,6 +57,7 @@ def transcribe(
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
+    shard: str | None = SHARD,
 ) -> None:
     """Transcribe images or sound, guided by the character frequencies of their domain.
 
@@ -67,14 +68,18 @@ def transcribe(
     from contextlib import nullcontext
 
     from fada.data.write import refuse_source
+    from fada.jobs.shards import Shard
     from fada.jobs.transcribe import transcribe as run
     from fada.models.folders import DEFAULT_MODEL, resolve
 
     model, inputs = _model_and_inputs(model_and_inputs, DEFAULT_MODEL)
     if model == DEFAULT_MODEL and model not in model_and_inputs:
         echo(f"model: {model} (built in; another one may stand before the inputs)", err=True)
+    part = Shard.parse(shard) if shard else None
     if out is not None:
         refuse_source(inputs, out)
+    elif part is not None:
+        raise FadaError(f"--shard {shard} without --out: name the file or folder that the parts are to be joined to.")
     source = reading.given()
     recognizer, lines = open_model(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
@@ -94,6 +99,7 @@ def transcribe(
             reading={name: value for name, value in source.items() if not name.startswith("domain")},
             batch_size=batch_size,
             restart=restart,
+            shard=part,
         )
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)
@@ -103,7 +109,7 @@ def transcribe(
     where = f"{summary.files[0]}{more}" if summary.files else str(out)
     told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed"
     echo(told if out is None else f"{told}: {where}", err=out is None)
-    if not summary.transcribed:
+    if not summary.transcribed and part is None:
         raise typer.Exit(2)
     if lines.lost:
         raise typer.Exit(1)

@@ -279,7 +279,15 @@ class LineSet:
 
     def filter(self, keep: Callable[[Line], bool]) -> "LineSet":
         """The lines for which `keep` is true; the others are left out on purpose and are not listed as skipped."""
-        return self.transform(lambda line: line if keep(line) else None)
+        return self.select(lambda position, line: keep(line))
+
+    def select(self, keep: Callable[[int, Line], bool]) -> "LineSet":
+        """The lines for which `keep`, given their position in the set and themselves, is true."""
+
+        def read(log: Log, media: bool) -> Iterator[Line]:
+            return (line for position, line in enumerate(self._read(log, media)) if keep(position, line))
+
+        return LineSet(read, self.name, expected=self.expected, licence=self.licence, citation=self.citation)
 
     def transform(self, change: Callable[[Line], Line | None]) -> "LineSet":
         """Every line changed by a function; None leaves it out."""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -56,10 +56,10 @@ def write_transcriptions(
         written = chosen.write(results, destination, format=chosen.name, provenance=provenance, **options)
         if chosen.name in _RECORD_INSIDE or not destination.is_file():
             return written
-        beside = destination.with_name(f"{destination.name}.{_RECORD}")
+        beside = destination.with_name(f"{destination.name}.{RECORD}")
         write_json(beside, provenance.to_dict())
         return [*written, beside]
-    with _own_folder(destination, chosen.name, provenance) as record:
+    with own_folder(destination, chosen.name, provenance.to_dict()) as record:
         written = chosen.write(results, destination, format=chosen.name, provenance=provenance, **options)
     return [*written, record]
 
@@ -67,7 +67,7 @@ def write_transcriptions(
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
-_RECORD = "provenance.json"
+RECORD = "provenance.json"
 _ENDINGS = {"same": (".xml",), "txt": (".txt",)}
 """The endings of what a format writes into a folder; all of them if it is not here."""
 
@@ -86,14 +86,14 @@ def refuse_others(folder: Path, chosen: str) -> None:
     A run ends with writing its record; what was put there or changed since is newer.
     """
     try:
-        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         ours = record["tool"] == "fada"
     except (OSError, ValueError, LookupError, TypeError):
         record, ours = {}, False
     if ours and record.get("unfinished"):
         return
-    finished = _changed(folder / _RECORD) if ours else 0
-    endings = (*_ENDINGS.get(chosen, (".xml", ".txt", *IMAGE_SUFFIXES)), _RECORD)
+    finished = _changed(folder / RECORD) if ours else 0
+    endings = (*_ENDINGS.get(chosen, (".xml", ".txt", *IMAGE_SUFFIXES)), RECORD)
     others = [file for file in walk(folder) if file.name.lower().endswith(endings) and _changed(file) > finished]
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
@@ -110,13 +110,13 @@ def _changed(file: Path) -> int:
 
 
 @contextmanager
-def _own_folder(folder: Path, chosen: str, provenance: Provenance) -> Iterator[Path]:
+def own_folder(folder: Path, chosen: str, made: Mapping[str, Any]) -> Iterator[Path]:
     """A folder to write into, with a record of what made it, which says so until all is written."""
     refuse_others(folder, chosen)
-    record = folder / _RECORD
-    write_json(record, {**provenance.to_dict(), "unfinished": True})
+    record = folder / RECORD
+    write_json(record, {**made, "unfinished": True})
     yield record
-    write_json(record, provenance.to_dict())
+    write_json(record, made)
 
 
 # --- conversion -------------------------------------------------------------------------------------------------------

@@ -8,8 +8,14 @@ from fada.models.ctc import CTCRecognizer
 from fada.models.recognizer import Recognizer
 
 
-def emit(recognizer: Recognizer, lines: LineSet, *, batch_size: int = 8) -> tuple[Emissions, list[str], list[str]]:
-    """The emissions of every line that can be read, the reasons for those that cannot, and what is worth knowing."""
+def emit(
+    recognizer: Recognizer, lines: LineSet, *, batch_size: int = 8, may_be_empty: bool = False
+) -> tuple[Emissions, list[str], list[str]]:
+    """The emissions of every line that can be read, the reasons for those that cannot, and what is worth knowing.
+
+    Args:
+        may_be_empty: whether no line at all is fine, as for a shard of few lines.
+    """
     if not isinstance(recognizer, CTCRecognizer):
         raise FadaError("only CTC models have emissions; use `fada transcribe` for this one.")
     parts: list[Emissions] = []
@@ -23,6 +29,8 @@ def emit(recognizer: Recognizer, lines: LineSet, *, batch_size: int = 8) -> tupl
             else:
                 failed.append(error)
     failed += [str(skipped) for skipped in lines.skipped]
+    if not parts and may_be_empty:
+        return Emissions([], [], recognizer.symbols, recognizer.blank), failed, lines.notes
     if not parts:
         raise FadaError(f"no line could be read ({len(failed)} failed). First: {failed[0] if failed else 'no lines'}")
     emissions = Emissions.concatenate(parts)

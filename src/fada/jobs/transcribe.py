@@ -18,6 +18,7 @@ from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.batches import batches, in_parts
 from fada.jobs.journal import Journal, Row, stamp_of
+from fada.jobs.shards import Shard, Share
 from fada.models.folders import is_model_folder, resolve
 from fada.text.characters import OTHER, visible
 
@@ -64,6 +65,7 @@ def transcribe(
     reading: Mapping[str, Any] | None = None,
     batch_size: int = 8,
     restart: bool = False,
+    shard: Shard | None = None,
 ) -> Summary:
     """Transcribe `lines` into `out`; an interrupted job with the same arguments goes on where it stopped.
 
@@ -78,12 +80,13 @@ def transcribe(
         reading: how the lines were read: an unfinished job is not continued with lines that were read otherwise.
         batch_size: lines per call of the network.
         restart: forget an unfinished job.
+        shard: only the lines that fall to it, into a part of `out` for :func:`fada.jobs.merge.merge`.
     """
     weights, knowledge = weights or Weights(), knowledge or Knowledge()
     recognizer.search([], knowledge).check(weights)
     out = Path(out)
     started = time.monotonic()
-    job = {
+    job: dict[str, Any] = {
         "model": model_name,
         "model_files": _weight_files(model_name),
         "targets": targets_name,
@@ -92,10 +95,13 @@ def transcribe(
         "reading": {name: str(value) for name, value in (reading or {}).items() if value},
         "weights": weights.model_dump(),
     }
+    share = None if shard is None else Share(shard)
+    if share is not None:
+        lines, out = share.of(lines), share.shard.part(out)
     whole = Path(os.path.abspath(out))
     path = whole.with_name(f".{whole.name}.journal")
     format = _check_output(lines, out, format)
-    with Journal(path, job, restart=restart) as journal:
+    with Journal(path, {**job, "shard": str(shard)} if shard else job, restart=restart) as journal:
         resumed = len(journal.rows)
         for left_behind in whole.parent.glob(f".{glob.escape(whole.name[:40])}.{'[0-9a-f]' * 16}.tmp"):
             left_behind.unlink(missing_ok=True)  # by a job that was killed: nobody else has this output
@@ -106,16 +112,23 @@ def transcribe(
         if unknown := knowledge.unknown_domains(named):
             known = ", ".join(knowledge.targets or ())
             notes.append(f"no target for {', '.join(unknown)} (known: {known}): read with that of all domains together")
-        if lines.blank and chosen_format(out, format) == "same":
-            notes.append(f"files without text lines, copied as they are: {len(lines.blank)}")
+        blank = [
+            (file, base) for file, base in lines.blank if shard is None or shard.owns(file.relative_to(base).as_posix())
+        ]
+        if blank and chosen_format(out, format) == "same":
+            notes.append(f"files without text lines, copied as they are: {len(blank)}")
         if resumed:
             notes.append(f"{resumed} lines were already done")
         own = Counter[str]()
         details = {"domains": ", ".join(sorted(named)) or None, "knowledge": str(knowledge)}
         files = _write(
-            _results(lines, journal.rows, own), lines, out, format, weights, model_name, targets_name, details
+            _results(lines, journal.rows, own), blank, out, format, weights, model_name, targets_name, details
         )
         notes = [*_doubts(recognizer, own, knowledge, journal.rows), *notes]
+        if share is not None:
+            bad = [line for line, row in journal.rows.items() if "error" in row]
+            elsewhere = {"model_files": [file[:2] for file in job["model_files"]], "source": None}
+            files.append(share.note(whole, {**job, **elsewhere, "format": chosen_format(out, format)}, bad))
         journal.finish()
     failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
     done = len(journal.rows) - len(failed)
@@ -232,7 +245,7 @@ def _outside(alphabet: str, counts: Mapping[str, float]) -> tuple[float, str]:
 
 def _write(
     results: Iterable[Transcription],
-    lines: LineSet,
+    blank: Sequence[tuple[Path, Path]],
     out: Path,
     format: str | None,
     weights: Weights,
@@ -248,7 +261,7 @@ def _write(
     provenance = Provenance(
         model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
     )
-    return write_transcriptions(results, out, format, provenance=provenance, blank=lines.blank)
+    return write_transcriptions(results, out, format, provenance=provenance, blank=blank)
 
 
 def _results(lines: LineSet, rows: Mapping[str, Row], own: Counter[str]) -> Iterator[Transcription]:

@@ -57,10 +57,14 @@ class TargetSet(Mapping[str, CharDistribution]):
     def from_pairs(cls, pairs: Iterable[tuple[str, str]], normalizer: TextNormalizer | None = None) -> "TargetSet":
         """Count a stream of (domain, text), read once in constant memory; domains in natural order (9 before 10)."""
         normalizer = normalizer or TextNormalizer()
-        domains = {}
-        counted = count_by_domain(pairs, normalizer)
+        return cls.from_counts(count_by_domain(pairs, normalizer), normalizer)
+
+    @classmethod
+    def from_counts(cls, counted: Mapping[str, Mapping[str, float]], normalizer: TextNormalizer) -> "TargetSet":
+        """Counted characters by domain; domains in natural order."""
         if not counted:
             raise FadaError("no text found to count: every file is empty.")
+        domains = {}
         for name in sorted(counted, key=natural_key):
             try:
                 domains[name] = CharDistribution.from_counts(counted[name], normalizer)

@@ -130,12 +130,16 @@ def open_hub(name: str, reading: Reading) -> LineSet:
 
 def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
     """A table of the transcriptions, without images, that names what made it."""
-    rows = [columns_of(result) for result in results]
+    write_rows([columns_of(result) for result in results], destination, provenance.to_dict())
+    return [destination]
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], destination: Path, record: Mapping[str, Any]) -> None:
+    """A table of the columns of transcriptions; `record` says what made it."""
     table = _table_of(rows or [columns_of(Transcription("", ""))]).slice(0, len(rows))
-    said = json.dumps(provenance.to_dict(), ensure_ascii=False)
+    said = json.dumps(record, ensure_ascii=False)
     with replacing(destination) as temporary:
         pq.write_table(table.replace_schema_metadata({"fada": said}), temporary)
-    return [destination]
 
 
 def write_parquet(

@@ -1,0 +1,253 @@
+"""Parts of a job that was run in shards, joined to what one machine would have written."""
+
+import heapq
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+from fada.common.files import check_file, replacing, text_file, write_json
+from fada.common.say import progress_bar
+from fada.data.write import RECORD, own_folder, refuse_source
+from fada.errors import FadaError
+from fada.jobs.shards import PartNote
+
+HEADED = (".tsv", ".csv")
+ROWS = (*HEADED, ".jsonl", ".txt")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was joined: the number of parts, of lines in them, and of lines that the shards could not read."""
+
+    parts: int
+    lines: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: Path
+    note: PartNote
+
+    @property
+    def positions(self) -> list[int]:
+        """Where its lines stand in the source."""
+        if self.note.positions is None or len(self.note.positions) != self.note.count:
+            raise FadaError(f"{PartNote.path(self.path)}: damaged (no positions). Run the shard of this part again.")
+        return self.note.positions
+
+    @property
+    def record(self) -> Path:
+        """What made it."""
+        return self.path / RECORD if self.path.is_dir() else self.path.with_name(f"{self.path.name}.{RECORD}")
+
+
+def merge(parts: Sequence[Path], out: Path) -> Merged:
+    """Join parts, in the order of the source, into `out`.
+
+    Args:
+        parts: `out.001-of-064.tsv` …, in any order: tables, texts, parquet, emissions (.npz), target files (.json), or
+            folders of ALTO, PAGE, texts or pairs.
+        out: file or folder of the same kind.
+
+    Raises:
+        FadaError: if a part is missing, doubled, unfinished, damaged or of another job.
+    """
+    refuse_source(parts, out)
+    found = sorted((_Part(path, PartNote.read(path)) for path in parts), key=lambda part: part.note.shard)
+    _check(found)
+    for part in found:
+        if part.path.suffix.lower() != out.suffix.lower() or (part.path.is_dir() and out.suffix):
+            raise FadaError(f"{out}: not of the kind of its parts ({part.path.name}). Name it with the same ending.")
+    if out.suffix:
+        check_file(out)
+    kind = out.suffix.lower()
+    if kind == ".npz":
+        _merge_emissions(found, out)
+    elif kind == ".json":
+        _merge_targets(found, out)
+    elif kind == ".parquet":
+        _merge_parquet(found, out)
+    elif kind in ROWS:
+        _merge_rows(found, out)
+    elif not kind:
+        _merge_folders(found, out)
+    else:
+        raise FadaError(f"{out}: parts of the kind {kind} cannot be joined; tsv, csv, jsonl, txt, parquet, npz can.")
+    return Merged(len(found), sum(part.note.count for part in found), sum(len(part.note.left_out) for part in found))
+
+
+def _check(parts: Sequence[_Part]) -> None:
+    """Refuse parts that are not all of one job, each once."""
+    if not parts:
+        raise FadaError("no parts to join: name them, such as out.*-of-064.tsv.")
+    first = parts[0]
+    for part in parts:
+        if (part.note.job, part.note.of, part.note.total) != (first.note.job, first.note.of, first.note.total):
+            raise FadaError(
+                f"{part.path} and {first.path} are parts of different jobs (model, settings, source or number of "
+                "shards differ). Run the shards of one job with the same command."
+            )
+    numbers = [part.note.shard for part in parts]
+    for before, after in pairwise(parts):
+        if before.note.shard == after.note.shard:
+            raise FadaError(f"{before.path} and {after.path} are both shard {after.note.shard}: give each once.")
+    if missing := sorted({*range(1, first.note.of + 1)} - {*numbers}):
+        listed = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
+        raise FadaError(f"{len(missing)} of {first.note.of} parts are missing: {listed}. Run these shards, then merge.")
+    if first.note.positions is None:
+        return
+    held = sorted(chain.from_iterable((*part.positions, *part.note.left_out) for part in parts))
+    if held != list(range(first.note.total)):
+        raise FadaError(
+            f"the parts hold {len(held)} lines, expected each of the source's {first.note.total} once: the source was "
+            "changed while the shards ran. Run all shards again."
+        )
+
+
+def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
+    """Tables and texts of one line a record, in constant memory."""
+    headed = out.suffix.lower() in HEADED
+    with ExitStack() as stack, progress_bar() as progress:
+        opened = [
+            stack.enter_context(part.path.open(encoding="utf-8", errors="surrogateescape", newline=""))
+            for part in parts
+        ]
+        heads = [next(stream, "") if headed else "" for stream in opened]
+        full = {head for head, part in zip(heads, parts, strict=True) if part.note.count}
+        if len(full) > 1:
+            raise FadaError(f"{parts[0].path}: the parts have different columns. Run the shards by the same version.")
+        task = progress.add_task("joining", total=sum(part.note.count for part in parts))
+        with text_file(out) as written:
+            written.write(next(iter(full), heads[0]))
+            streams = [
+                zip(part.positions, _rows(part, stream), strict=True)
+                for part, stream in zip(parts, opened, strict=True)
+            ]
+            for _, row in heapq.merge(*streams, key=lambda placed: placed[0]):
+                written.write(row)
+                progress.advance(task)
+    _write_record(parts, out.with_name(f"{out.name}.{RECORD}"))
+
+
+def _rows(part: _Part, stream: Iterator[str]) -> Iterator[str]:
+    expected = part.note.count
+    number = 0
+    for number, row in enumerate(stream, 1):
+        if number > expected or not row.endswith("\n"):
+            break
+        yield row
+    else:
+        if number == expected:
+            return
+    raise _changed(part)
+
+
+def _changed(part: _Part) -> FadaError:
+    return FadaError(
+        f"{part.path}: not as its shard wrote it (expected {part.note.count} lines). Run this shard again."
+    )
+
+
+def _merge_parquet(parts: Sequence[_Part], out: Path) -> None:
+    import pyarrow.parquet as pq
+
+    from fada.common.tables import open_table, whole
+    from fada.data.formats.parquet import write_rows
+
+    records: list[dict[str, Any]] = []
+    placed: list[tuple[int, dict[str, Any]]] = []
+    for part in parts:
+        with open_table(part.path) as table:
+            rows = [dict(row) for _, row in whole(part.path, table.rows(None))]
+        records.append(_parsed((pq.read_schema(part.path).metadata or {}).get(b"fada", b"")))
+        if len(rows) != part.note.count:
+            raise _changed(part)
+        placed += zip(part.positions, rows, strict=True)
+    placed.sort(key=lambda one: one[0])
+    write_rows([row for _, row in placed], out, _joined_record(records))
+
+
+def _merge_emissions(parts: Sequence[_Part], out: Path) -> None:
+    from fada.decoding.emissions import Emissions
+
+    read = [Emissions.load(part.path) for part in parts]
+    placed = [
+        (place, line)
+        for part, one in zip(parts, read, strict=True)
+        for place, line in zip(part.positions, one.ids, strict=True)
+    ]
+    joined = Emissions.concatenate([one for one in read if len(one)] or read[:1])
+    joined.ordered([line for _, line in sorted(placed)]).save(out)
+
+
+def _merge_targets(parts: Sequence[_Part], out: Path) -> None:
+    from fada.targets.target_set import TargetSet
+
+    counted: dict[str, Counter[str]] = {}
+    filled = [TargetSet.load(part.path) for part in parts if part.note.count]
+    for targets in filled:
+        for domain, counts in targets.records.domains.items():
+            counted.setdefault(domain, Counter()).update(counts)
+    if not filled:
+        raise FadaError("no text found to count: every part is empty.")
+    TargetSet.from_counts(counted, filled[0].normalizer).save(out)
+
+
+def _merge_folders(parts: Sequence[_Part], out: Path) -> None:
+    records = [_read_record(part) for part in parts]
+    owner: dict[Path, Path] = {}
+    for part in parts:
+        for file in sorted(part.path.rglob("*")):
+            name = file.relative_to(part.path)
+            if file.is_file() and name.name != RECORD:
+                if name in owner:
+                    raise FadaError(f"{file}: also in {owner[name]}. Give the parts of one job, as they were written.")
+                owner[name] = part.path
+    with own_folder(out, "pairs", _joined_record(records)), progress_bar() as progress:
+        task = progress.add_task("joining", total=len(owner))
+        for name, folder in owner.items():
+            with replacing(out / name) as temporary:
+                shutil.copyfile(folder / name, temporary)
+            progress.advance(task)
+
+
+# --- what made the parts ----------------------------------------------------------------------------------------------
+
+
+def _read_record(part: _Part) -> dict[str, Any]:
+    try:
+        return _parsed(part.record.read_bytes())
+    except OSError:
+        return {}
+
+
+def _parsed(record: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(record)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _joined_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The record of the first part, with the domains of all and the time of the last."""
+    known = [record for record in records if record]
+    if not known:
+        return {}
+    domains = sorted({name for record in known for name in str(record.get("domains") or "").split(", ") if name})
+    joined = {**known[0], **({"domains": ", ".join(domains)} if domains else {})}
+    if "created" in joined:
+        joined["created"] = max(str(record.get("created", "")) for record in known)
+    return joined
+
+
+def _write_record(parts: Sequence[_Part], path: Path) -> None:
+    if record := _joined_record([_read_record(part) for part in parts]):
+        write_json(path, record)

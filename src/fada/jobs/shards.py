@@ -1,0 +1,194 @@
+"""A job divided into shards, one for each machine of an array, and what each of them leaves for `fada merge`."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from fada.common.files import write_text
+from fada.data.crop import PageCrop
+from fada.data.line import Line, LineSet
+from fada.errors import FadaError
+
+MOST_SHARDS = 100_000
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One part of a job: the lines whose id falls to it, the same ones on every machine.
+
+    Attributes:
+        number: from 1 to `of`.
+        of: the number of shards.
+    """
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """`3/64`: the third of 64 shards."""
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text.strip())
+        shard = cls(int(found[1]), int(found[2])) if found else cls(0, 0)
+        if not 1 <= shard.number <= shard.of <= MOST_SHARDS:
+            raise FadaError(
+                f"--shard {text}: expected NUMBER/SHARDS such as 3/64, from 1/64 to 64/64 "
+                f"(at most {MOST_SHARDS} shards)."
+            )
+        return shard
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def owns(self, key: str) -> bool:
+        """Whether what is called so falls to this shard."""
+        digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.of == self.number - 1
+
+    def part(self, out: Path) -> Path:
+        """`out.003-of-064.tsv` for `out.tsv`, `out-003-of-064` for a folder `out`."""
+        width = max(3, len(str(self.of)))
+        return out.with_name(
+            f"{out.stem}{'.' if out.suffix else '-'}{self.number:0{width}}-of-{self.of:0{width}}{out.suffix}"
+        )
+
+
+@dataclass
+class Share:
+    """The lines of a shard, and where they stand in the source.
+
+    Attributes:
+        positions: of the lines of the shard, by id, as far as the source has been read.
+        total: lines of the source, as far as it has been read.
+    """
+
+    shard: Shard
+    positions: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+
+    def of(self, lines: LineSet) -> LineSet:
+        """The lines that fall to the shard; lines of one page stay together, so that a page is written whole."""
+
+        def keep(position: int, line: Line) -> bool:
+            self.total = max(self.total, position + 1)
+            page = line.id.rpartition("#")[0] if isinstance(line.image, PageCrop) else ""
+            if not self.shard.owns(page or line.id):
+                return False
+            self.positions[line.id] = position
+            return True
+
+        return lines.select(keep)
+
+    def note(self, out: Path, job: Mapping[str, Any], left_out: Sequence[str] = ()) -> Path:
+        """Write down, beside the finished part `out`, what it holds.
+
+        Args:
+            job: what decides the result: parts of different jobs are not joined.
+            left_out: ids of the lines that could not be read.
+        """
+        bad = set(left_out)
+        note = PartNote(
+            shard=self.shard.number,
+            of=self.shard.of,
+            job=digest(job),
+            total=self.total,
+            positions=(held := sorted(place for line, place in self.positions.items() if line not in bad)),
+            count=len(held),
+            left_out=sorted(place for line, place in self.positions.items() if line in bad),
+        )
+        return note.write(out)
+
+
+def digest(job: Mapping[str, Any]) -> str:
+    """The same for the same job, on every machine."""
+    return hashlib.blake2b(json.dumps(job, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+class PartNote(BaseModel, extra="forbid", frozen=True):
+    """What a finished part holds.
+
+    Attributes:
+        shard, of: which part it is.
+        job: digest of what decided the result.
+        total: lines of the whole source.
+        count: lines in the part.
+        positions: of these lines in the source; None where their order does not matter.
+        left_out: positions of the lines of the part that could not be read.
+    """
+
+    shard: int
+    of: int
+    job: str
+    total: int
+    count: int
+    positions: list[int] | None
+    left_out: list[int]
+
+    @staticmethod
+    def path(part: Path) -> Path:
+        """Where the note of a part is."""
+        return part.with_name(f"{part.name}.shard.json")
+
+    def write(self, part: Path) -> Path:
+        """Write it beside the part."""
+        write_text(self.path(part), self.model_dump_json() + "\n")
+        return self.path(part)
+
+    @classmethod
+    def read(cls, part: Path) -> "PartNote":
+        """The note of a part."""
+        path = cls.path(part)
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FadaError(
+                f"{part}: no {path.name} beside it, so it is no finished part of a job with --shard. Run its shard "
+                "(again, if it was interrupted), and keep the two files together."
+            ) from None
+        except (OSError, ValidationError, UnicodeDecodeError) as error:
+            first = str(error).splitlines()[0]
+            raise FadaError(f"{path}: damaged ({first}). Run the shard of this part again.") from None
+
+
+def count_share(shard: Shard, pairs: Iterable[tuple[str, str]], out: Path, job: Mapping[str, Any]) -> PartNote:
+    """Count the characters of every so-many-th text into a part of a target file; without any text there is none.
+
+    Args:
+        pairs: all texts with their domains.
+        out: the part.
+        job: how texts are read and counted.
+    """
+    from fada.targets.target_set import TargetSet
+    from fada.text.counting import count_by_domain
+    from fada.text.normalizer import TextNormalizer
+
+    total = count = 0
+
+    def own() -> Iterator[tuple[str, str]]:
+        nonlocal total, count
+        for position, pair in enumerate(pairs):
+            total = position + 1
+            if position % shard.of == shard.number - 1:
+                count += 1
+                yield pair
+
+    normalizer = TextNormalizer.from_dict(job["normalizer"])
+    counted = count_by_domain(own(), normalizer)
+    if counted:
+        TargetSet.from_counts(counted, normalizer).save(out)
+    note = PartNote(
+        shard=shard.number,
+        of=shard.of,
+        job=digest(job),
+        total=total,
+        count=count if counted else 0,
+        positions=None,
+        left_out=[],
+    )
+    note.write(out)
+    return note

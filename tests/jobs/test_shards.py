@@ -1,0 +1,167 @@
+"""Shards of a job: each line in one of them, and joined they are what one machine writes."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from typer.testing import CliRunner
+
+from fada.cli import app
+from fada.decoding.emissions import Emissions
+from fada.errors import FadaError
+from fada.jobs.merge import merge
+from fada.jobs.shards import Shard
+from fada.models.crnn import CRNNRecognizer
+from tests.support import xml_pages
+
+SHARDS = 3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    CRNNRecognizer.build(["le roi marc", "la reine dit"], "tiny").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source") / "lines"
+    rng = np.random.default_rng(0)
+    for century in ("13", "14"):
+        (folder / century).mkdir(parents=True)
+        for i in range(4):
+            pixels = rng.integers(0, 255, (40, 120 + 10 * i), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / century / f"{century}_{i}.png")
+    (folder / "13" / "broken.png").write_bytes(b"no image")
+    return folder
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, (result.output, result.stderr, result.exception)
+    return result.output
+
+
+def sharded(command: list[object], out: Path) -> list[Path]:
+    """The parts, written in another order than they are numbered in."""
+    for number in (2, 3, 1):
+        run(*command, "--out", out, "--shard", f"{number}/{SHARDS}")
+    return [Shard(number, SHARDS).part(out) for number in range(1, SHARDS + 1)]
+
+
+def without_times(folder: Path) -> dict[str, str]:
+    if folder.suffix == ".parquet":
+        table = pq.read_table(folder)
+        made = json.loads(table.schema.metadata[b"fada"]) | {"created": "T"}
+        return {"schema": str(table.schema.remove_metadata()), "rows": str(table.to_pylist()), "made": str(made)}
+    files = [folder] if folder.is_file() else [file for file in folder.rglob("*") if file.is_file()]
+    stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\+00:00|Z)?")
+    return {file.relative_to(folder).as_posix(): stamp.sub("T", file.read_text("latin-1")) for file in files}
+
+
+@given(st.lists(st.text(), unique=True), st.integers(1, 7))
+def test_every_line_falls_to_one_shard(ids: list[str], of: int) -> None:
+    for line in ids:
+        assert sum(Shard(number, of).owns(line) for number in range(1, of + 1)) == 1
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/2", "1/1000000"])
+def test_a_shard_that_is_none_gets_a_sentence(text: str) -> None:
+    with pytest.raises(FadaError, match="expected NUMBER/SHARDS"):
+        Shard.parse(text)
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.csv", "out.jsonl", "out.txt", "out.parquet", "pairs"])
+def test_joined_shards_are_what_one_machine_writes(name: str, model: Path, lines: Path, tmp_path: Path) -> None:
+    command: list[object] = ["transcribe", model, lines, "--domain-from", "folder"]
+    command += ["--format", "pairs"] if name == "pairs" else []
+    run(*command, "--out", tmp_path / "one" / name)
+    parts = sharded(command, tmp_path / "many" / name)
+    assert "8 lines, 1 could not be read" in run("merge", *reversed(parts), "--out", tmp_path / "many" / name)
+    one, many = without_times(tmp_path / "one" / name), without_times(tmp_path / "many" / name)
+    assert one == many
+    if name == "out.tsv":
+        record = "out.tsv.provenance.json"
+        assert without_times(tmp_path / "one" / record) == without_times(tmp_path / "many" / record)
+
+
+def test_pages_stay_whole(model: Path, tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    for name in ("a", "b", "c", "d"):
+        xml_pages.write_example(pages, "page2019", name)
+    run("transcribe", model, pages, "--out", tmp_path / "one")
+    parts = sharded(["transcribe", model, pages], tmp_path / "many")
+    run("merge", *parts, "--out", tmp_path / "many")
+    assert without_times(tmp_path / "one") == without_times(tmp_path / "many")
+
+
+def test_emissions_and_targets_are_joined_exactly(model: Path, lines: Path, tmp_path: Path) -> None:
+    emit: list[object] = ["emit", model, lines]
+    run(*emit, "--out", tmp_path / "one.npz")
+    run("merge", *sharded(emit, tmp_path / "many.npz"), "--out", tmp_path / "many.npz")
+    one, many = Emissions.load(tmp_path / "one.npz"), Emissions.load(tmp_path / "many.npz")
+    assert one.ids == many.ids
+    assert all(np.array_equal(a, b) for a, b in zip(one.log_probs, many.log_probs, strict=True))
+
+    for domain, text in {"9": "zeta\nalpha\nü", "10": "beta"}.items():
+        (tmp_path / "texts" / domain).mkdir(parents=True)
+        (tmp_path / "texts" / domain / "t.txt").write_text(text, encoding="utf-8")
+    build: list[object] = ["targets", "build", tmp_path / "texts"]
+    run(*build, "--out", tmp_path / "one.json")
+    run("merge", *sharded(build, tmp_path / "many.json"), "--out", tmp_path / "many.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
+
+
+def test_what_is_missing_doubled_or_of_another_job_is_refused(model: Path, lines: Path, tmp_path: Path) -> None:
+    command: list[object] = ["transcribe", model, lines]
+    first, second, third = sharded(command, tmp_path / "out.tsv")
+    copy = tmp_path / "copy.tsv"
+    for suffix in ("", ".shard.json"):
+        shutil.copy(f"{second}{suffix}", f"{copy}{suffix}")
+    for parts, message in {
+        (first, third): r"1 of 3 parts are missing: 2\.",
+        (first, second, third, copy): "are both shard 2",
+        (first, second, tmp_path / "none.tsv"): "no finished part",
+    }.items():
+        with pytest.raises(FadaError, match=message):
+            merge(parts, tmp_path / "joined.tsv")
+    run(*command, "--beam", 2, "--out", tmp_path / "out.tsv", "--shard", f"3/{SHARDS}")
+    with pytest.raises(FadaError, match="different jobs"):
+        merge([first, second, third], tmp_path / "joined.tsv")
+    sharded(command, tmp_path / "out.tsv")
+    for part in (first, second, third):
+        rows = part.read_text(encoding="utf-8").splitlines(keepends=True)
+        part.write_text("".join(rows[:-1]), encoding="utf-8")
+    with pytest.raises(FadaError, match="Run this shard again"):
+        merge([first, second, third], tmp_path / "joined.tsv")
+    assert not (tmp_path / "joined.tsv").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["parallel", "xargs"])
+def test_the_line_of_the_documentation_runs_all_shards(tool: str, model: Path, lines: Path, tmp_path: Path) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    command = next(line for line in page.splitlines() if tool in line.split() and "--shard {}/4" in line)
+    command = command.replace("french", str(model)).replace("my_pages/", str(lines)).replace("-P 4", "-P 2")
+    program = tmp_path / "bin" / "fada"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom fada.cli import main\nmain()\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    run("merge", *tmp_path.glob("out.*-of-004.tsv"), "--out", tmp_path / "out.tsv")
+    run("transcribe", model, lines, "--out", tmp_path / "one.tsv")
+    assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
