@@ -97,8 +97,8 @@ def test_from_pages_to_the_report_domains_keep_their_names_and_the_tuned_system_
     emissions = run_folder / "emissions" / "test.npz"
     decoded = folder / "decoded.tsv"
     fada("decode", emissions, "--targets", targets, "--tuned", run_folder / "tuned.json", "--out", decoded)
-    heading, *rows = [row.split("\t") for row in decoded.read_text(encoding="utf-8").splitlines()]
-    columns = dict(zip(heading, zip(*rows, strict=True), strict=True))
+    heading, *cells = [row.split("\t") for row in decoded.read_text(encoding="utf-8").splitlines()]
+    columns = dict(zip(heading, zip(*cells, strict=True), strict=True))
     assert list(columns["id"]) == run.predictions.ids
     assert list(columns["domain"]) == run.predictions.domains == Emissions.load(emissions).domains
     assert list(columns["text"]) == run.predictions["tuned"].hypotheses

@@ -170,7 +170,7 @@ def test_build_from_folders_of_pages_needs_no_images(run: Run, tmp_path: Path) -
     (tmp_path / "ms" / "1650" / "METS.xml").write_text("<mets/>", encoding="utf-8")
     out = tmp_path / "out.json"
     rows = json.loads(run("targets", "build", tmp_path / "ms", "-o", out, "--json"))
-    lengths = [sum(len(text or "") for text in xml_pages.EXAMPLES[name][1]) for name in ("alto4", "page2013")]
+    lengths = [sum([len(text or "") for text in xml_pages.EXAMPLES[name][1]]) for name in ("alto4", "page2013")]
     assert [(row["domain"], row["characters"]) for row in rows] == list(zip(["1650", "1850"], lengths, strict=True))
     run("targets", "build", tmp_path / "ms" / "1650" / "page" / "page.xml", "-o", out)
     assert TargetSet.load(out).domains == ("1650",)

@@ -3,6 +3,7 @@ import os
 import stat
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,11 @@ from fada.common.files import replacing, write_json, write_text
 from fada.errors import FadaError
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path):
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path: Path) -> None:
     path = tmp_path / "result.txt"
     write_text(path, "old")
 
-    def fail_half_way():
+    def fail_half_way() -> None:
         with replacing(path) as temporary:
             temporary.write_text("half")
             raise ZeroDivisionError
@@ -25,21 +26,21 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_folders_are_made_and_json_keeps_order_and_scripts(tmp_path):
+def test_folders_are_made_and_json_keeps_order_and_scripts(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "x.json"
     write_json(path, {"ω": 1, "a": [1.5]})
     assert path.read_text(encoding="utf-8").startswith('{\n  "ω": 1')
     assert json.loads(path.read_text(encoding="utf-8")) == {"ω": 1, "a": [1.5]}
 
 
-def test_not_a_number_is_refused_rather_than_written_as_invalid_json(tmp_path):
+def test_not_a_number_is_refused_rather_than_written_as_invalid_json(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(tmp_path / "x.json", float("nan"))
     assert not (tmp_path / "x.json").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
-def test_a_link_stays_a_link_and_its_file_is_written(tmp_path):
+def test_a_link_stays_a_link_and_its_file_is_written(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "x.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to(tmp_path / "real" / "x.txt")
@@ -49,7 +50,7 @@ def test_a_link_stays_a_link_and_its_file_is_written(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes there")
-def test_a_new_file_obeys_the_mask_and_an_old_one_keeps_its_mode(tmp_path):
+def test_a_new_file_obeys_the_mask_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "old.txt").write_text("old")
     (tmp_path / "old.txt").chmod(0o640)
     before = os.umask(0o077)
@@ -63,7 +64,7 @@ def test_a_new_file_obeys_the_mask_and_an_old_one_keeps_its_mode(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
-def test_a_pipe_is_written_to_and_stays(tmp_path):
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
@@ -74,19 +75,19 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
     assert list(tmp_path.iterdir()) == [pipe]
 
 
-def test_long_names_are_written(tmp_path):
+def test_long_names_are_written(tmp_path: Path) -> None:
     write_text(tmp_path / f"{'x' * 240}.txt", "text")
     assert (tmp_path / f"{'x' * 240}.txt").read_text() == "text"
 
 
-def test_the_content_is_on_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+def test_the_content_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen = tmp_path / "x.txt", []
     monkeypatch.setattr(os, "fsync", lambda handle: seen.append((os.fstat(handle).st_size, path.exists())))
     write_text(path, "text")
     assert seen == [(4, False)]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="a folder is here"):
         write_text(tmp_path, "x")
     (tmp_path / "file").write_text("x", encoding="utf-8")

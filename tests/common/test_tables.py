@@ -1,6 +1,8 @@
 """The one reader of tables: what is damaged is told in its place, and the rest is read."""
 
 import json
+from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,17 +13,17 @@ from fada.common.tables import Damage, open_table, read_columns, read_rows, whol
 from fada.errors import FadaError
 
 
-def write(path, content):
+def write(path: Path, content: str | bytes) -> Path:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def rows_of(path, **options):
+def rows_of(path: Path, **options: Any) -> Any:
     return [(number, row.kind if isinstance(row, Damage) else row) for number, row in read_rows(path, **options)]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
-def test_a_table_has_the_same_rows_in_every_format(tmp_path, suffix):
+def test_a_table_has_the_same_rows_in_every_format(tmp_path: Path, suffix: str) -> None:
     rows = [{"text": "été", "n": "1"}, {"text": 'a "b"', "n": "2"}]
     path = tmp_path / f"t.{suffix}"
     if suffix == "parquet":
@@ -32,10 +34,10 @@ def test_a_table_has_the_same_rows_in_every_format(tmp_path, suffix):
         mark = "," if suffix == "csv" else "\t"
         write(path, f'text{mark}n\nété{mark}1\n"a ""b"""{mark}2\n')
     assert read_columns(path) == {"text": ["été", 'a "b"'], "n": ["1", "2"]}
-    assert [row["text"] for _, row in read_rows(path, ["text"])] == ["été", 'a "b"']
+    assert [cast(dict[str, Any], row)["text"] for _, row in read_rows(path, ["text"])] == ["été", 'a "b"']
 
 
-def test_a_damaged_row_of_text_costs_itself_only(tmp_path):
+def test_a_damaged_row_of_text_costs_itself_only(tmp_path: Path) -> None:
     content = b'text,n\na,1\ncaf\xe9,2\n"open,3\nb\nc,d,e\nf,6\n'
     assert rows_of(write(tmp_path / "t.csv", content)) == [
         (2, {"text": "a", "n": "1"}),
@@ -61,7 +63,7 @@ def test_a_damaged_row_of_text_costs_itself_only(tmp_path):
         read_columns(tmp_path / "t.jsonl")
 
 
-def test_a_column_that_stands_twice_is_refused(tmp_path):
+def test_a_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="the column 'text' stands twice"):
         read_columns(write(tmp_path / "t.csv", "text,n,text\na,1,b\n"))
     table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
@@ -70,18 +72,18 @@ def test_a_column_that_stands_twice_is_refused(tmp_path):
         read_columns(tmp_path / "t.parquet")
 
 
-def test_a_first_row_that_is_no_header_gets_names(tmp_path):
+def test_a_first_row_that_is_no_header_gets_names(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "a,1\nb,2\n")
     assert read_columns(path, headerless=lambda cells: ["x", "y"]) == {"x": ["a", "b"], "y": ["1", "2"]}
 
 
-def test_utf_16_is_read_and_a_cut_off_end_is_told(tmp_path):
+def test_utf_16_is_read_and_a_cut_off_end_is_told(tmp_path: Path) -> None:
     data = "text,n\naé,1\nb,2\n".encode("utf-16")
     assert read_columns(write(tmp_path / "t.csv", data)) == {"text": ["aé", "b"], "n": ["1", "2"]}
     assert rows_of(write(tmp_path / "t.csv", data[:-1]))[-1][1] == "not decodable"
 
 
-def damaged_groups(path, count, bad):
+def damaged_groups(path: Path, count: int, bad: Any) -> Path:
     """A parquet file of `count` row groups of ten rows, of which some are damaged."""
     rows = [{"n": number, "text": f"line {number} {hash(str(number)):x}"} for number in range(10 * count)]
     pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=10, compression="zstd")
@@ -96,7 +98,7 @@ def damaged_groups(path, count, bad):
 
 
 @pytest.mark.parametrize("bad", [[0], [3], [5], [1, 2], [0, 5]])
-def test_a_damaged_row_group_costs_its_own_rows_only(tmp_path, bad):
+def test_a_damaged_row_group_costs_its_own_rows_only(tmp_path: Path, bad: list[int]) -> None:
     path = damaged_groups(tmp_path / "t.parquet", 6, bad)
     found = list(read_rows(path))
     read = {row["n"]: number for number, row in found if isinstance(row, dict)}
@@ -108,7 +110,7 @@ def test_a_damaged_row_group_costs_its_own_rows_only(tmp_path, bad):
         list(whole(path, read_rows(path)))
 
 
-def test_a_table_of_the_wrong_kind_is_refused_with_its_name(tmp_path):
+def test_a_table_of_the_wrong_kind_is_refused_with_its_name(tmp_path: Path) -> None:
     for name in ("t.parquet", "t.arrow"):
         with pytest.raises(FadaError, match=f"{name}: not a readable"), open_table(write(tmp_path / name, b"nothing")):
             pass
@@ -118,23 +120,25 @@ def test_a_table_of_the_wrong_kind_is_refused_with_its_name(tmp_path):
         read_columns(write(tmp_path / "t.csv", "a\n"), encoding="klingon")
 
 
-def bomb(path, values, indices=(0,), **options):
+def bomb(path: Path, values: Any, indices: Any = (0,), **options: Any) -> Path:
     column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), values)
     options = {"dictionary_pagesize_limit": 2**30, **options}
     pq.write_table(pa.table({"text": column}), path, compression="brotli", write_statistics=False, **options)
     return path
 
 
-def test_a_parquet_file_of_some_hundred_bytes_that_unpacks_to_gigabytes_is_refused(tmp_path):
+def test_a_parquet_file_of_some_hundred_bytes_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     repeated = bomb(tmp_path / "t.parquet", ["a" * 24_000_000], [0] * 3000)
     assert repeated.stat().st_size < 1000
     with pytest.raises(FadaError, match=r"bytes that unpack to 3,072,000,\d+ in one column; not read"):
         list(read_rows(repeated))
     [(_, row)] = read_rows(bomb(tmp_path / "one.parquet", ["a" * 24_000_000]))
-    assert len(row["text"]) == 24_000_000
+    assert len(cast(dict[str, Any], row)["text"]) == 24_000_000
 
 
-def test_parquet_values_that_begin_alike_are_refused_by_what_they_unpack_to(tmp_path, monkeypatch):
+def test_parquet_values_that_begin_alike_are_refused_by_what_they_unpack_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet, "BOMB_BYTES", 2**20)
     path = tmp_path / "t.parquet"
     options = {"column_encoding": {"text": "DELTA_BYTE_ARRAY"}, "use_dictionary": False, "write_statistics": False}
@@ -143,7 +147,7 @@ def test_parquet_values_that_begin_alike_are_refused_by_what_they_unpack_to(tmp_
         list(read_rows(path))
 
 
-def test_a_parquet_file_of_few_bytes_may_not_hold_millions_of_values_in_a_row(tmp_path):
+def test_a_parquet_file_of_few_bytes_may_not_hold_millions_of_values_in_a_row(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     values = pa.ListArray.from_arrays([0, 5_000_000], pa.repeat(1, 5_000_000))
     pq.write_table(pa.table({"a": values}), path, compression="brotli", data_page_size=2**30)
@@ -151,7 +155,7 @@ def test_a_parquet_file_of_few_bytes_may_not_hold_millions_of_values_in_a_row(tm
         list(read_rows(path))
 
 
-def test_damaged_statistics_in_a_parquet_footer_end_in_a_sentence(tmp_path):
+def test_damaged_statistics_in_a_parquet_footer_end_in_a_sentence(tmp_path: Path) -> None:
     """Arrow ends the process when it is asked for such a column's metadata."""
     pq.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")
     sound = (tmp_path / "t.parquet").read_bytes()
@@ -164,7 +168,7 @@ def test_damaged_statistics_in_a_parquet_footer_end_in_a_sentence(tmp_path):
 @pytest.mark.parametrize("version", ["1.0", "2.6"])
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
-def test_sound_parquet_files_of_every_kind_are_read(tmp_path, version, page, compression):
+def test_sound_parquet_files_of_every_kind_are_read(tmp_path: Path, version: str, page: str, compression: str) -> None:
     rows = [
         {"text": f"été {n % 7}", "n": n, "x": n / 3, "b": bool(n % 2), "l": [str(n)] * (n % 4), "s": {"k": b"\0" * n}}
         for n in range(700)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from fada.data.images import MAX_PIXELS, image_size, load_line_image, normalize_
 from fada.data.inspect import line_size
 from fada.data.line import Line
 from fada.errors import FadaError
+from tests.support.types import some
 
 
 def a_line(width: int = 300, height: int = 64, paper: int = 220, ink: int = 40) -> np.ndarray:
@@ -55,7 +57,7 @@ def png_header_only(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("as_source", [str, Path, Path.read_bytes, lambda p: io.BytesIO(p.read_bytes()), Image.open])
-def test_any_kind_of_source_gives_the_same_grey_image(tmp_path: Path, as_source) -> None:
+def test_any_kind_of_source_gives_the_same_grey_image(tmp_path: Path, as_source: Any) -> None:
     path = tmp_path / "line.png"
     Image.fromarray(a_line()).save(path)
     image = load_line_image(as_source(path))
@@ -110,7 +112,7 @@ def test_what_is_not_an_image_is_an_error(data: bytes, says: str, tmp_path: Path
             load_line_image(source)
 
 
-def test_postscript_under_another_name_starts_no_program(tmp_path: Path, monkeypatch) -> None:
+def test_postscript_under_another_name_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "check_call", lambda *a, **k: pytest.fail("Ghostscript was started"))
     monkeypatch.setattr(EpsImagePlugin, "gs_binary", "gs")
     path = tmp_path / "line.png"
@@ -124,7 +126,7 @@ def test_postscript_under_another_name_starts_no_program(tmp_path: Path, monkeyp
 
 
 def test_the_pixel_limit_is_the_one_that_holds() -> None:
-    assert MAX_PIXELS == 2 * Image.MAX_IMAGE_PIXELS
+    assert 2 * some(Image.MAX_IMAGE_PIXELS) == MAX_PIXELS
     with pytest.raises(FadaError, match="too large"):
         load_line_image(png_header_only(MAX_PIXELS // 10_000 + 1, 10_000))
 

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from fada.cli import app
 from fada.data.formats.parquet import write_parquet
@@ -15,10 +17,11 @@ from fada.data.line import Line, LineSet
 from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
+from tests.support.types import some
 
 
 @pytest.fixture
-def source(tmp_path):
+def source(tmp_path: Path) -> Path:
     """Five lines of two domains in two splits, one of them with a broken image."""
     image = xml_pages.draw_page(tmp_path / "line.png", (320, 32)).read_bytes()
     lines = [
@@ -32,7 +35,7 @@ def source(tmp_path):
     return tmp_path / "set"
 
 
-def test_counts_characters_and_widths(source):
+def test_counts_characters_and_widths(source: Path) -> None:
     found = inspect(read_lines(source))
     assert found.lines == 4
     assert found.count_rows() == [
@@ -55,27 +58,27 @@ def test_counts_characters_and_widths(source):
     assert (found.licence, found.citation) == ("CC0", "Nobody")
 
 
-def test_check_finds_images_that_are_cut_off(tmp_path):
+def test_check_finds_images_that_are_cut_off(tmp_path: Path) -> None:
     whole = xml_pages.draw_page(tmp_path / "line.png", (320, 32)).read_bytes()
     lines = LineSet.of([Line("1", image=whole), Line("2", image=whole[:-40])])
     assert inspect(lines).lines == 2
     assert inspect(lines, check=True).lines == 1
 
 
-def test_the_contact_sheet_shows_lines_of_every_domain(source, tmp_path):
+def test_the_contact_sheet_shows_lines_of_every_domain(source: Path, tmp_path: Path) -> None:
     found = inspect(read_lines(source), samples=2)
     assert {domain: len(lines) for domain, lines in found.samples.items()} == {"13": 2, "14": 2}
     with Image.open(contact_sheet(found.samples, tmp_path / "sheet.png")) as sheet:
         assert sheet.width > 1400
-        assert sheet.convert("L").getextrema()[0] < 60
+        assert np.asarray(sheet.convert("L")).min() < 60
 
 
-def test_a_contact_sheet_without_images_is_refused(tmp_path):
+def test_a_contact_sheet_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="no contact sheet"):
         contact_sheet({"13": [Line("1", "x")]}, tmp_path / "x.png")
 
 
-def test_pages_can_be_inspected(tmp_path):
+def test_pages_can_be_inspected(tmp_path: Path) -> None:
     xml_pages.write_example(tmp_path, "page2013")
     found = inspect(read_lines(tmp_path, domain="13"))
     assert found.width_rows()[0]["median"] == round(361 * 64 / 41)
@@ -84,11 +87,11 @@ def test_pages_can_be_inspected(tmp_path):
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
-def run(*arguments: object):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["data", *map(str, arguments)])
 
 
-def test_inspect_prints_tables_and_draws_a_contact_sheet(source, tmp_path):
+def test_inspect_prints_tables_and_draws_a_contact_sheet(source: Path, tmp_path: Path) -> None:
     done = run("inspect", source, "--sheet", tmp_path / "sheet.png")
     assert done.exit_code == 0, done.output
     for expected in (
@@ -102,7 +105,7 @@ def test_inspect_prints_tables_and_draws_a_contact_sheet(source, tmp_path):
     assert (tmp_path / "sheet.png").stat().st_size > 1000
 
 
-def test_inspect_prints_json(source, tmp_path):
+def test_inspect_prints_json(source: Path, tmp_path: Path) -> None:
     done = run("inspect", source, "--json", "--no-sheet")
     found = json.loads(done.stdout)
     assert found["lines"] == 4
@@ -110,7 +113,7 @@ def test_inspect_prints_json(source, tmp_path):
     assert found["reasons"]
 
 
-def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path):
+def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path: Path) -> None:
     xml_pages.write_example(tmp_path / "13", "alto4")
     done = run("convert", tmp_path / "13", "--to", tmp_path / "x.parquet", "--domain", "13")
     assert done.exit_code == 0, done.output
@@ -118,14 +121,16 @@ def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path):
     done = run("convert", tmp_path / "x.parquet", "--to", tmp_path / "pairs", "--format", "pairs")
     assert done.exit_code == 0, done.output
     pairs = read_lines(tmp_path / "pairs")
-    assert sorted(line.text for line in pairs) == ["a saint denis", "en france"]
+    assert sorted(some(line.text) for line in pairs) == ["a saint denis", "en france"]
     assert pairs.skipped_count == 1  # the line without a text has an image only
 
 
 @pytest.mark.parametrize(
     ("name", "format"), [("x.parquet", None), ("splits", None), ("pairs", "pairs"), ("new", "alto")]
 )
-def test_convert_of_nothing_that_can_be_read_writes_nothing_and_says_why(tmp_path, name, format):
+def test_convert_of_nothing_that_can_be_read_writes_nothing_and_says_why(
+    tmp_path: Path, name: str, format: str | None
+) -> None:
     xml_pages.write_example(tmp_path / "in", "alto4").with_suffix(".png").unlink()
     out = tmp_path / name
     if out.suffix:
@@ -140,19 +145,19 @@ def test_convert_of_nothing_that_can_be_read_writes_nothing_and_says_why(tmp_pat
     assert "no line to write (none is there)" in str(done.exception)
 
 
-def test_published_lists_the_sets_and_asks_for_a_destination():
+def test_published_lists_the_sets_and_asks_for_a_destination() -> None:
     rows = json.loads(run("published", "--json").stdout)
     assert [row["name"] for row in rows] == ["hpgt", "catmus", "edacc"]
     assert isinstance(run("published", "hpgt").exception, FadaError)
 
 
-def test_published_writes_splits_with_their_licence(tmp_path, source):
+def test_published_writes_splits_with_their_licence(tmp_path: Path, source: Path) -> None:
     done = run("published", "hpgt", "--from", source, "--to", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "CC BY-NC-SA" in read_lines(tmp_path / "out").licence
+    assert "CC BY-NC-SA" in some(read_lines(tmp_path / "out").licence)
 
 
-def test_a_mistake_ends_with_code_2_and_one_sentence(tmp_path):
+def test_a_mistake_ends_with_code_2_and_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from fada.cli import main; main()", "data", "inspect", str(tmp_path / "none")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -160,14 +165,14 @@ def test_a_mistake_ends_with_code_2_and_one_sentence(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_source_is_never_overwritten(tmp_path):
+def test_the_source_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "lines.csv").write_text("id,text\n1,abc\n", encoding="utf-8")
     done = run("convert", tmp_path / "lines.csv", "--to", tmp_path / "lines.csv")
     assert "the source itself, which is never overwritten" in str(done.exception)
     assert (tmp_path / "lines.csv").read_text(encoding="utf-8") == "id,text\n1,abc\n"
 
 
-def test_what_fada_did_not_write_is_not_overwritten(tmp_path):
+def test_what_fada_did_not_write_is_not_overwritten(tmp_path: Path) -> None:
     xml_pages.draw_page(tmp_path / "in" / "1.png", (60, 20))
     (tmp_path / "in" / "1.gt.txt").write_text("new", encoding="utf-8")
     assert run("convert", tmp_path / "in", "--to", tmp_path / "lines.parquet").exit_code == 0
@@ -186,7 +191,7 @@ def test_what_fada_did_not_write_is_not_overwritten(tmp_path):
         assert (folder / name).exists()
 
 
-def test_an_output_does_not_become_a_part_of_its_source(tmp_path):
+def test_an_output_does_not_become_a_part_of_its_source(tmp_path: Path) -> None:
     xml_pages.write_example(tmp_path / "in", "alto4")
     for name, format in (("lines.parquet", "parquet"), ("out.csv", "csv"), ("out", "page")):
         done = run("convert", tmp_path / "in", "--to", tmp_path / "in" / name, "--format", format)
@@ -195,7 +200,7 @@ def test_an_output_does_not_become_a_part_of_its_source(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["13th", "13th/page", "13th/../13th/page/."])
-def test_lines_directly_in_the_source_have_its_folder_as_domain(tmp_path, folder):
+def test_lines_directly_in_the_source_have_its_folder_as_domain(tmp_path: Path, folder: str) -> None:
     xml_pages.write_example(tmp_path / "13th" / "page", "alto4")
     out = tmp_path / "out.csv"
     for source in (tmp_path / folder, tmp_path / "13th" / "page" / "page.xml"):

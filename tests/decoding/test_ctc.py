@@ -27,6 +27,7 @@ from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.normalizer import TextNormalizer
+from tests.support.types import some
 
 PLAIN = TextNormalizer(form="NFC", case="keep")
 Scorer = Callable[[tuple[int, ...], float], float]
@@ -82,7 +83,7 @@ def definition(decoder: CTCBeamDecoder, target: CharDistribution | None, lm: Cha
 def dictionary_beam(log_probs: np.ndarray, blank: int, beam: int, score: Scorer) -> list[tuple[float, float, tuple]]:
     """Prefix beam search as in the textbook: (score, log_prob, labels), best first."""
     log_probs = log_probs.astype(np.float64)
-    beams = {(): (0.0, -math.inf)}
+    beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
     for row in log_probs:
         grown: dict[tuple[int, ...], list[float]] = {}
         for labels, (with_blank, with_label) in beams.items():
@@ -96,11 +97,11 @@ def dictionary_beam(log_probs: np.ndarray, blank: int, beam: int, score: Scorer)
                     there = grown.setdefault((*labels, c), [-math.inf, -math.inf])
                     source = with_blank if labels and labels[-1] == c else both
                     there[1] = np.logaddexp(there[1], source + row[c])
-        totals = {labels: float(np.logaddexp(*parts)) for labels, parts in grown.items()}
+        totals = {labels: float(np.logaddexp(a, b)) for labels, (a, b) in grown.items()}
         alive = [labels for labels, total in totals.items() if total > -math.inf]
         scores = {labels: score(labels, totals[labels]) for labels in alive}
         best = sorted((x for x in alive if scores[x] > -math.inf), key=lambda x: -scores[x])[:beam]
-        beams = {labels: tuple(grown[labels]) for labels in best}
+        beams = {labels: (grown[labels][0], grown[labels][1]) for labels in best}
     final = [(float(np.logaddexp(*parts)), labels) for labels, parts in beams.items()]
     return sorted(((score(labels, total), total, labels) for total, labels in final), reverse=True)
 
@@ -238,7 +239,13 @@ def test_a_prefix_is_a_filter_of_all_texts(symbols: list[str], prefix: str) -> N
         log_probs = random_log_probs(rng, 5, len(symbols), (np.float32, np.float64)[k % 2], zeros=k == 1)
         target = random_target(rng, symbols[1:], TextNormalizer()) if k else None
         lm = lm_for(rng, [s for s in symbols[1:] if s], k) if k == 2 else None
-        settings_ = {"lam": 0.3, "scale": 5.0, "lm": lm, "lm_weight": 0.4 if lm else 0.0, "beam_size": 400}
+        settings_: dict[str, Any] = {
+            "lam": 0.3,
+            "scale": 5.0,
+            "lm": lm,
+            "lm_weight": 0.4 if lm else 0.0,
+            "beam_size": 400,
+        }
         decoder = CTCBeamDecoder(symbols, target=target, **settings_)
         score = definition(decoder, target, lm)
         folded = [0 if i == 0 or not s else i for i, s in enumerate(symbols)]  # empty classes write nothing either
@@ -463,7 +470,7 @@ def test_lines_that_need_another_round_are_finished_among_those_that_do_not(
         lines.append(np.log([[0.0, 1.0, 0.0, 0.0, 0.0]]))  # no path, for e is forbidden
     targets = [CharDistribution.from_texts([text]) for text in ("eéa", "ẹ")]
     chosen = [(*targets, None)[i % 3] for i in range(25)]
-    settings_ = {"lam": 0.4, "scale": 9.0, "forbidden": "e", "beam_size": 4}
+    settings_: dict[str, Any] = {"lam": 0.4, "scale": 9.0, "forbidden": "e", "beam_size": 4}
     together = CTCBeamDecoder(symbols, threads=threads, **settings_).decode_batch(lines, chosen, nbest=3)
     for line, target, found in zip(lines, chosen, together, strict=True):
         assert found == CTCBeamDecoder(symbols, target=target, threads=1, **settings_).decode(line, nbest=3)
@@ -770,5 +777,5 @@ def test_the_score_of_an_edited_target_is_eq2_and_the_weights_of_its_characters(
     target = counted.with_frequency("c", 0.5)
     best = CTCBeamDecoder(["", "a", "b", "c"], target=target, lam=0.5).decode(frames)[0]
     weights = dict(zip(target.symbols, target.edit_weights, strict=True))
-    expected = 0.5 * best.log_prob - 0.5 * best.distance + sum(weights[c] for c in best.text)
+    expected = 0.5 * best.log_prob - 0.5 * some(best.distance) + sum(weights[c] for c in best.text)
     assert best.score == pytest.approx(expected)

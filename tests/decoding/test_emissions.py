@@ -9,6 +9,7 @@ import zipfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_any_ids_and_lengths_survive_storage(tmp_path_factory: pytest.TempPathFa
 
 
 def test_one_array_per_line_is_read_too(tmp_path: Path) -> None:
-    np.savez(tmp_path / "e.npz", **{"page1 line/2": np.zeros((3, 2)), "x": np.zeros((0, 2))})
+    np.savez(tmp_path / "e.npz", **cast(Any, {"page1 line/2": np.zeros((3, 2)), "x": np.zeros((0, 2))}))
     (tmp_path / "classes.json").write_text('["a", ""]', encoding="utf-8")
     data = Emissions.load(tmp_path / "e.npz", tmp_path / "classes.json", blank=1)
     assert data.ids == ["page1 line/2", "x"]
@@ -247,7 +248,7 @@ def test_the_command_exits_with_two_and_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_lines_can_be_put_into_another_order():
+def test_lines_can_be_put_into_another_order() -> None:
     scores = [np.zeros((n, 2), np.float32) for n in (1, 2, 3)]
     emissions = Emissions(["a", "b", "c"], scores, ("-", "x"), 0, ["13", "14", "13"], list("xyz"))
     part = emissions.ordered(["c", "a"])
@@ -257,7 +258,7 @@ def test_lines_can_be_put_into_another_order():
         emissions.ordered(["d"])
 
 
-def test_a_small_file_that_unpacks_to_gigabytes_is_refused_at_once(tmp_path):
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "bomb.npz"
     frames = 4_000_000
     header = io.BytesIO()
@@ -275,7 +276,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_at_once(tmp_path):
         Emissions.load(path)
 
 
-def test_an_array_that_says_more_than_it_holds_is_refused(tmp_path):
+def test_an_array_that_says_more_than_it_holds_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lies.npz"
     header = io.BytesIO()
     description = {"descr": "<f4", "fortran_order": False, "shape": (10**12, 20)}
@@ -287,7 +288,7 @@ def test_an_array_that_says_more_than_it_holds_is_refused(tmp_path):
         Emissions.load(path)
 
 
-def test_lengths_that_overflow_are_refused(tmp_path):
+def test_lengths_that_overflow_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "e.npz"
     lengths = np.array([2**63 - 1, 2**63 - 1, 5], np.int64)  # their sum is 3 in 64 bits
     np.savez(path, ids=np.array(list("abc")), lengths=lengths, log_probs=np.zeros((3, 2), np.float32))
@@ -296,7 +297,7 @@ def test_lengths_that_overflow_are_refused(tmp_path):
         Emissions.load(path)
 
 
-def test_a_folder_in_place_of_emissions_is_named_once(tmp_path):
+def test_a_folder_in_place_of_emissions_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(FadaError) as told:
         Emissions.load(tmp_path)
     assert str(told.value).count(str(tmp_path)) == 1

@@ -1,6 +1,7 @@
 """Guided generation: equal to the definition of Eq. 2, whatever the model, the tokenizer and the search."""
 
 import itertools
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fada.targets.distribution import CharDistribution
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
+from tests.support.types import some
 
 TOKENIZERS = {
     "byte-level": tiny.byte_level_tokenizer,
@@ -40,7 +42,7 @@ def brute_force(guide: GuidedLogitsProcessor, table: TokenTable, ids: list[int],
 
 
 @st.composite
-def cases(draw):
+def cases(draw: Any) -> Any:
     name = draw(st.sampled_from(sorted(TOKENIZERS)))
     tokenizer = TOKENIZERS[name](draw(st.sampled_from(sorted(TEXTS.values()))))
     text = draw(st.sampled_from(sorted(TEXTS.values())))
@@ -51,7 +53,9 @@ def cases(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.floats(0, 1), st.sampled_from([1.0, 50.0]), st.sampled_from([None, 1, 7]), st.integers(0, 99))
-def test_every_token_gets_its_eq2_increment_and_losers_a_lower_bound(case, lam, scale, keep, seed):
+def test_every_token_gets_its_eq2_increment_and_losers_a_lower_bound(
+    case: Any, lam: float, scale: float, keep: int | None, seed: int
+) -> None:
     tokenizer, target, ids, distance = case
     table = TokenTable.from_tokenizer(tokenizer)
     guide = GuidedLogitsProcessor(table, target, lam, distance, scale, prompt_length=2, keep=keep)
@@ -69,7 +73,7 @@ def test_every_token_gets_its_eq2_increment_and_losers_a_lower_bound(case, lam, 
 
 @settings(max_examples=25, deadline=None)
 @given(cases(), st.sampled_from([10.0, 80.0]), st.sampled_from([None, 3]))
-def test_the_warm_up_scales_the_distance_by_the_length_of_the_text(case, warmup, keep):
+def test_the_warm_up_scales_the_distance_by_the_length_of_the_text(case: Any, warmup: float, keep: int | None) -> None:
     tokenizer, target, ids, distance = case
     table = TokenTable.from_tokenizer(tokenizer)
     guide = GuidedLogitsProcessor(table, target, 0.4, distance, 30.0, 1, keep, warmup)
@@ -93,13 +97,13 @@ def eq2(target: CharDistribution, table: TokenTable, lam: float, distance: str, 
     return GuidedLogitsProcessor(table, target, lam, distance, scale).guidance
 
 
-def causal_log_prob(model, prompt: list[int], tokens: tuple[int, ...]) -> float:
+def causal_log_prob(model: Any, prompt: list[int], tokens: tuple[int, ...]) -> float:
     with torch.no_grad():
         log_probs = torch.log_softmax(model(torch.tensor([[*prompt, *tokens]])).logits[0].double(), -1)
     return sum(float(log_probs[len(prompt) - 1 + i, token]) for i, token in enumerate(tokens))
 
 
-def decoder_log_prob(model, start: list[int], tokens: tuple[int, ...], **encoder) -> float:
+def decoder_log_prob(model: Any, start: list[int], tokens: tuple[int, ...], **encoder: Any) -> float:
     with torch.no_grad():
         logits = model(**encoder, decoder_input_ids=torch.tensor([[*start, *tokens]])).logits[0]
     log_probs = torch.log_softmax(logits.double(), -1)
@@ -117,13 +121,15 @@ def decoder_log_prob(model, start: list[int], tokens: tuple[int, ...], **encoder
         ("characters", "Greek", "sorted_w2"),
     ],
 )
-def test_llama_scores_are_eq2_of_the_decoded_text_in_padded_batches(kind, language, distance, num_beams):
+def test_llama_scores_are_eq2_of_the_decoded_text_in_padded_batches(
+    kind: str, language: str, distance: str, num_beams: int
+) -> None:
     text = TEXTS[language]
     tokenizer = TOKENIZERS[kind](text)
     target = CharDistribution.from_texts([text])
     model = tiny.llama(len(tokenizer) + 5)  # output layers are often larger than the vocabulary
     prompts = [text[:4], text[:15]]
-    options = {"distance": distance, "scale": 20.0, "max_new_tokens": 12, "nbest": min(2, num_beams)}
+    options: dict[str, Any] = {"distance": distance, "scale": 20.0, "max_new_tokens": 12, "nbest": min(2, num_beams)}
     found = guided_generate(model, prompts, target, 0.4, num_beams, tokenizer=tokenizer, **options)
     guidance = eq2(target, TokenTable.from_tokenizer(tokenizer), 0.4, distance, 20.0)
     for prompt, hypotheses in zip(prompts, found, strict=True):
@@ -131,7 +137,7 @@ def test_llama_scores_are_eq2_of_the_decoded_text_in_padded_batches(kind, langua
         for h in hypotheses:
             log_prob = causal_log_prob(model, tokenizer(prompt)["input_ids"], h.labels)
             decoded = tokenizer.decode([t for t in h.labels if t < len(tokenizer)], skip_special_tokens=True)
-            assert decoded.lstrip(" ").rstrip("\ufffd") == h.text.rstrip("\ufffd") or kind == "byte fallback"
+            assert str(decoded).lstrip(" ").rstrip("\ufffd") == h.text.rstrip("\ufffd") or kind == "byte fallback"
             assert h.log_prob == pytest.approx(log_prob, abs=1e-3)
             assert h.distance == pytest.approx(guidance.distance_of(h.text), abs=1e-9)
             assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
@@ -139,13 +145,13 @@ def test_llama_scores_are_eq2_of_the_decoded_text_in_padded_batches(kind, langua
 
 @pytest.mark.parametrize("num_beams", [1, 5, 7])
 @pytest.mark.parametrize(("kind", "language"), [("byte-level", "Greek"), ("characters", "English")])
-def test_trocr_scores_are_eq2_with_one_target_for_each_image(kind, language, num_beams):
+def test_trocr_scores_are_eq2_with_one_target_for_each_image(kind: str, language: str, num_beams: int) -> None:
     text = TEXTS[language]
     tokenizer = TOKENIZERS[kind](text)
     targets = [CharDistribution.from_texts([text]), CharDistribution.from_texts([text]).scaled({text[1].lower(): 3.0})]
     model = tiny.trocr(len(tokenizer))
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    options = {"distance": "aligned_w2", "scale": 30.0, "max_new_tokens": 10}
+    options: dict[str, Any] = {"distance": "aligned_w2", "scale": 30.0, "max_new_tokens": 10}
     found = guided_generate(model, images, targets, 0.5, num_beams, tokenizer=tokenizer, **options)
     table = TokenTable.from_tokenizer(tokenizer)
     for image, target, (h,) in zip(images, targets, found, strict=True):
@@ -154,7 +160,7 @@ def test_trocr_scores_are_eq2_with_one_target_for_each_image(kind, language, num
 
 
 @pytest.mark.parametrize("num_beams", [1, 5, 7])
-def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
+def test_whisper_scores_are_eq2_for_short_recordings(num_beams: int) -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     model = tiny.whisper(len(tokenizer), sharpness=2.0)
@@ -168,7 +174,7 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams):
 
 
 @pytest.mark.parametrize("num_beams", [1, 5, 7])
-def test_whisper_windows_of_long_recordings_are_guided_one_by_one(num_beams):
+def test_whisper_windows_of_long_recordings_are_guided_one_by_one(num_beams: int) -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     model = tiny.whisper(len(tokenizer), sharpness=2.0)
@@ -185,11 +191,11 @@ def test_whisper_windows_of_long_recordings_are_guided_one_by_one(num_beams):
     # Time-stamp rules only rule tokens out, so that the sum stays that of the model's log-probabilities.
     assert first.score == pytest.approx(guidance.score(log_prob, table.decode(first.labels).lstrip(" ")), abs=1e-4)
     for window in windows:
-        assert window.score == pytest.approx(0.5 * window.log_prob - 10 * window.distance, abs=1e-4)
+        assert window.score == pytest.approx(0.5 * window.log_prob - 10 * some(window.distance), abs=1e-4)
 
 
 @pytest.mark.parametrize("distance", ["sorted_w2", "aligned_w2"])
-def test_a_wide_beam_finds_the_best_of_all_texts(distance):
+def test_a_wide_beam_finds_the_best_of_all_texts(distance: str) -> None:
     tokenizer = tiny.character_tokenizer("abc")
     target = CharDistribution.from_texts(["aab"])
     model = tiny.llama(len(tokenizer), seed=3, sharpness=2.0)
@@ -206,7 +212,7 @@ def test_a_wide_beam_finds_the_best_of_all_texts(distance):
     assert best.score == pytest.approx(max(scores.values()), abs=1e-4)
 
 
-def test_lambda_one_is_the_identity_and_dtype_is_kept():
+def test_lambda_one_is_the_identity_and_dtype_is_kept() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     scores = torch.randn(3, len(tokenizer))
@@ -218,7 +224,7 @@ def test_lambda_one_is_the_identity_and_dtype_is_kept():
         assert guided.shape == scores.shape
 
 
-def test_reordered_beams_get_the_scores_of_their_own_text():
+def test_reordered_beams_get_the_scores_of_their_own_text() -> None:
     tokenizer = tiny.byte_level_tokenizer(tiny.GREEK)
     target = CharDistribution.from_texts([tiny.GREEK])
     generator = torch.Generator().manual_seed(0)
@@ -233,7 +239,7 @@ def test_reordered_beams_get_the_scores_of_their_own_text():
         torch.testing.assert_close(swapped, fresh)
 
 
-def test_the_prompt_and_its_padding_are_not_counted():
+def test_the_prompt_and_its_padding_are_not_counted() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     scores = torch.log_softmax(torch.randn(1, len(tokenizer)), -1)
@@ -248,11 +254,11 @@ def test_the_prompt_and_its_padding_are_not_counted():
 
 @pytest.mark.parametrize("sample", [False, True])
 @pytest.mark.parametrize("kind", ["byte-level", "byte fallback", "characters"])
-def test_forbidden_characters_never_appear_whatever_the_search(kind, sample):
+def test_forbidden_characters_never_appear_whatever_the_search(kind: str, sample: bool) -> None:
     tokenizer = TOKENIZERS[kind](tiny.GREEK)
     target = CharDistribution.from_texts([tiny.GREEK])
     model = tiny.llama(len(tokenizer))
-    search = {"do_sample": True, "top_k": 0, "num_beams": 1} if sample else {"num_beams": 5}
+    search: dict[str, Any] = {"do_sample": True, "top_k": 0, "num_beams": 1} if sample else {"num_beams": 5}
     torch.manual_seed(0)
     forbidden = "αεὰἄλ"
     found = guided_generate(
@@ -265,7 +271,7 @@ def test_forbidden_characters_never_appear_whatever_the_search(kind, sample):
         assert not set(forbidden) & set(target.normalizer(h.text))
 
 
-def test_composing_a_forbidden_character_from_its_parts_is_ruled_out():
+def test_composing_a_forbidden_character_from_its_parts_is_ruled_out() -> None:
     tokenizer = tiny.character_tokenizer("abe\u0301")
     target = CharDistribution.from_texts(["abé"])
     guide = GuidedLogitsProcessor(tokenizer, target, prompt_length=1, forbidden="é")
@@ -276,7 +282,7 @@ def test_composing_a_forbidden_character_from_its_parts_is_ruled_out():
     assert guided[1].isneginf().nonzero().flatten().tolist() == [accent]
 
 
-def test_bytes_that_can_only_become_a_forbidden_character_are_ruled_out_at_once():
+def test_bytes_that_can_only_become_a_forbidden_character_are_ruled_out_at_once() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts(["ab"])
     block = [chr(c) for c in range(0x80, 0xC0)]  # every character that starts with the byte C2
@@ -287,7 +293,7 @@ def test_bytes_that_can_only_become_a_forbidden_character_are_ruled_out_at_once(
     assert guided[table.pieces.index(b"\xc3")].isfinite()
 
 
-def test_only_allowed_characters_are_written():
+def test_only_allowed_characters_are_written() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     [[h]] = guided_generate(
@@ -296,13 +302,13 @@ def test_only_allowed_characters_are_written():
     assert set(h.text.lower()) <= set("abdog ")
 
 
-def test_sampling_follows_the_guided_distribution():
+def test_sampling_follows_the_guided_distribution() -> None:
     tokenizer = tiny.character_tokenizer("abc")
     target = CharDistribution.from_texts(["aaab"])
     model = tiny.llama(len(tokenizer), sharpness=1.0)
     torch.manual_seed(0)
     lam, scale = 0.5, 3.0
-    options = {"do_sample": True, "top_k": 0, "max_new_tokens": 1, "nbest": 4000}
+    options: dict[str, Any] = {"do_sample": True, "top_k": 0, "max_new_tokens": 1, "nbest": 4000}
     [found] = guided_generate(
         model, "a", target, lam, 1, tokenizer=tokenizer, distance="aligned_w2", scale=scale, **options
     )
@@ -333,14 +339,19 @@ def test_sampling_follows_the_guided_distribution():
         ({"forbidden": [chr(c) for c in range(0x250)], "allowed": "x"}, "every token"),
     ],
 )
-def test_what_would_break_eq2_is_refused_with_a_reason(options, message):
+def test_what_would_break_eq2_is_refused_with_a_reason(options: dict[str, Any], message: str) -> None:
     tokenizer = tiny.character_tokenizer()
-    settings_ = {"inputs": "A", "target": CharDistribution.from_texts(["ab"]), "lam": 0.5, "num_beams": 3} | options
+    settings_: dict[str, Any] = {
+        "inputs": "A",
+        "target": CharDistribution.from_texts(["ab"]),
+        "lam": 0.5,
+        "num_beams": 3,
+    } | options
     with pytest.raises(FadaError, match=message):
         guided_generate(tiny.llama(len(tokenizer)), tokenizer=tokenizer, max_new_tokens=2, **settings_)
 
 
-def test_targets_of_a_batch_share_their_alphabet_and_match_the_rows():
+def test_targets_of_a_batch_share_their_alphabet_and_match_the_rows() -> None:
     tokenizer = tiny.character_tokenizer()
     one, other = CharDistribution.from_texts(["ab"]), CharDistribution.from_texts(["abc"])
     with pytest.raises(FadaError, match="TargetSet"):
@@ -356,16 +367,16 @@ def test_targets_of_a_batch_share_their_alphabet_and_match_the_rows():
 class _Spy(GuidedLogitsProcessor):
     """Records what it is given."""
 
-    def __call__(self, input_ids, scores):
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
         self.seen = [*getattr(self, "seen", []), (input_ids.clone(), scores.clone())]
         return super().__call__(input_ids, scores)
 
 
-def _spied(**options):
+def _spied(**options: Any) -> Any:
     tokenizer = tiny.character_tokenizer()
     model = tiny.llama(len(tokenizer))
     spy = _Spy(tokenizer, CharDistribution.from_texts([tiny.ENGLISH]), prompt_length=2)
-    output = model.generate(
+    output = cast(Any, model).generate(
         torch.tensor([[1, 5]]),
         logits_processor=[spy],
         max_new_tokens=4,
@@ -377,7 +388,7 @@ def _spied(**options):
     return spy, output
 
 
-def test_transformers_passes_log_probabilities_to_beams_and_logits_to_greedy():
+def test_transformers_passes_log_probabilities_to_beams_and_logits_to_greedy() -> None:
     spy, _ = _spied(num_beams=3, length_penalty=0.0)
     # min_new_tokens has ruled out the end token before, so that the rest sums to less than one.
     assert all(torch.logsumexp(scores, -1).max() <= 1e-5 for _, scores in spy.seen)
@@ -386,7 +397,7 @@ def test_transformers_passes_log_probabilities_to_beams_and_logits_to_greedy():
     assert any(torch.logsumexp(scores, -1).abs().max() > 0.1 for _, scores in spy.seen)
 
 
-def test_transformers_adds_up_what_the_processor_returns_and_divides_by_no_length():
+def test_transformers_adds_up_what_the_processor_returns_and_divides_by_no_length() -> None:
     _, output = _spied(num_beams=3, length_penalty=0.0)
     steps = [
         output.scores[t][output.beam_indices[0, t], output.sequences[0, 2 + t]]
@@ -395,14 +406,16 @@ def test_transformers_adds_up_what_the_processor_returns_and_divides_by_no_lengt
     assert float(output.sequences_scores[0]) == pytest.approx(float(sum(steps)), abs=1e-5)
 
 
-def test_transformers_looks_at_no_more_tokens_than_are_kept():
+def test_transformers_looks_at_no_more_tokens_than_are_kept() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
     model = tiny.llama(len(tokenizer))
 
-    def texts(keep):
+    def texts(keep: int | None) -> Any:
         guide = GuidedLogitsProcessor(tokenizer, target, 0.3, "aligned_w2", 30.0, prompt_length=2, keep=keep)
         ids = torch.tensor([[1, 40], [1, 50]])
-        return model.generate(ids, logits_processor=[guide], num_beams=4, length_penalty=0.0, max_new_tokens=15)
+        return cast(Any, model).generate(
+            ids, logits_processor=[guide], num_beams=4, length_penalty=0.0, max_new_tokens=15
+        )
 
     torch.testing.assert_close(texts(8), texts(None))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
 from fada.decoding.search import BeamSearch, Search, Stored
@@ -63,9 +64,9 @@ def test_a_setting_is_searched_once_and_again_for_other_lines_or_knowledge(
     class Counted(BeamSearch):
         calls = 0
 
-        def hypotheses(self, weights: Weights) -> list:
+        def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
             Counted.calls += 1
-            return super().hypotheses(weights)
+            return super().hypotheses(weights, alignment)
 
     def calls(seed: int, known: Knowledge, weights: Weights = GUIDED) -> int:
         Counted.calls = 0

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import jiwer
 import numpy as np
@@ -32,14 +33,14 @@ texts = st.one_of(st.sampled_from(NASTY), st.text(max_size=25), st.text("ab c", 
 pairs = st.lists(st.tuples(texts, texts), min_size=1, max_size=8)
 
 
-def _words(text):
+def _words(text: str) -> Any:
     """Only single spaces between words, where jiwer and `str.split` agree on what a word is."""
     return " ".join(text.split())
 
 
 @settings(deadline=None, max_examples=200)
 @given(pairs)
-def test_metrics_and_counts_equal_jiwers(lines):
+def test_metrics_and_counts_equal_jiwers(lines: Any) -> None:
     references, hypotheses = map(list, zip(*lines, strict=True))
     result = ev.evaluate(references, hypotheses, bootstrap=0)
     characters = jiwer.process_characters(references, hypotheses)
@@ -54,7 +55,7 @@ def test_metrics_and_counts_equal_jiwers(lines):
 
 @settings(deadline=None, max_examples=50)
 @given(pairs)
-def test_macro_average_is_the_mean_of_single_line_evaluations(lines):
+def test_macro_average_is_the_mean_of_single_line_evaluations(lines: Any) -> None:
     references, hypotheses = map(list, zip(*lines, strict=True))
     macro = ev.evaluate(references, hypotheses, average="macro", bootstrap=0)
     single = [ev.evaluate([r], [h], bootstrap=0) for r, h in lines]
@@ -64,7 +65,7 @@ def test_macro_average_is_the_mean_of_single_line_evaluations(lines):
 
 @settings(deadline=None, max_examples=50)
 @given(pairs)
-def test_every_result_survives_json_and_ned_never_exceeds_100(lines):
+def test_every_result_survives_json_and_ned_never_exceeds_100(lines: Any) -> None:
     references, hypotheses = map(list, zip(*lines, strict=True))
     domains = [str(i % 2) for i in range(len(lines))]
     result = ev.evaluate(references, hypotheses, domains, groups={"n": domains}, units="graphemes", bootstrap=20)
@@ -74,7 +75,7 @@ def test_every_result_survives_json_and_ned_never_exceeds_100(lines):
     assert ev.Comparison.from_dict(json.loads(json.dumps(comparison.to_dict()))) == comparison
 
 
-def test_domains_add_up_to_the_whole():
+def test_domains_add_up_to_the_whole() -> None:
     references, hypotheses = ["abcd", "efgh", "ijkl"], ["abcx", "efgh", "ijk"]
     result = ev.evaluate(references, hypotheses, ["10", "9", None])
     assert list(result.per_domain) == ["9", "10", "(none)"]
@@ -83,8 +84,8 @@ def test_domains_add_up_to_the_whole():
     assert result.rows()[-1]["domain"] == "all"
 
 
-def test_empty_texts_have_the_documented_result():
-    def cer(reference, hypothesis, **options):
+def test_empty_texts_have_the_documented_result() -> None:
+    def cer(reference: str, hypothesis: str, **options: Any) -> Any:
         return ev.evaluate([reference], [hypothesis], **options).cer
 
     assert cer("", "") == cer("  ", "\n") == 0
@@ -112,7 +113,9 @@ def test_empty_texts_have_the_documented_result():
         ("case,uv,ij", "VIVO iam", "uiuo JAM"),
     ],
 )
-def test_a_stated_normalisation_forgives_what_it_names_and_nothing_else(normalization, reference, hypothesis):
+def test_a_stated_normalisation_forgives_what_it_names_and_nothing_else(
+    normalization: str, reference: str, hypothesis: str
+) -> None:
     assert ev.evaluate([reference], [hypothesis]).cer > 0
     forgiven = ev.evaluate([reference], [hypothesis], normalization=normalization)
     assert forgiven.cer == 0
@@ -120,7 +123,7 @@ def test_a_stated_normalisation_forgives_what_it_names_and_nothing_else(normaliz
     assert ev.evaluate(["axb"], ["ayb"], normalization=normalization).cer > 0
 
 
-def test_grapheme_clusters_count_a_letter_with_its_marks_once():
+def test_grapheme_clusters_count_a_letter_with_its_marks_once() -> None:
     reference, hypothesis = "a\u0304\u0301bc", "abc"
     assert ev.evaluate([reference], [hypothesis]).deletions == 2
     clusters = ev.evaluate([reference], [hypothesis], units="graphemes")
@@ -128,7 +131,7 @@ def test_grapheme_clusters_count_a_letter_with_its_marks_once():
 
 
 @given(st.text("ab\u0301\u0304👩\u200d한ᄒ", max_size=12), st.text("ab\u0301👩\u200d한ᅡ", max_size=12))
-def test_grapheme_distance_equals_a_textbook_alignment_of_clusters(reference, hypothesis):
+def test_grapheme_distance_equals_a_textbook_alignment_of_clusters(reference: str, hypothesis: str) -> None:
     import regex
 
     r, h = regex.findall(r"\X", reference.strip()), regex.findall(r"\X", hypothesis.strip())
@@ -140,7 +143,7 @@ def test_grapheme_distance_equals_a_textbook_alignment_of_clusters(reference, hy
     assert ev.score_lines([reference], [hypothesis], units="graphemes").edits[0] == row[-1]
 
 
-def test_distribution_distance_per_domain_equals_targets_and_distances():
+def test_distribution_distance_per_domain_equals_targets_and_distances() -> None:
     from fada import distances
     from fada.targets.target_set import TargetSet
 
@@ -154,18 +157,18 @@ def test_distribution_distance_per_domain_equals_targets_and_distances():
     assert result.per_domain["2"].distance["aligned_w2"] > 0
 
 
-def test_groups_are_listed_worst_first():
+def test_groups_are_listed_worst_first() -> None:
     references = ["abcd"] * 3
     result = ev.evaluate(references, ["abcd", "xbcd", "xyzd"], groups={"page": ["p1", "p2", "p10"]})
     assert [row["page"] for row in result.group_rows("page")] == ["p10", "p2", "p1"]
     assert list(result.per_group["page"]) == ["p1", "p2", "p10"]
 
 
-def test_length_buckets_cover_every_length():
+def test_length_buckets_cover_every_length() -> None:
     assert ev.length_buckets(["", "a" * 10, "a" * 11, "a" * 81]) == ["0-10", "0-10", "11-20", "over 80"]
 
 
-def test_clusters_widen_the_interval_when_pages_differ():
+def test_clusters_widen_the_interval_when_pages_differ() -> None:
     references = ["abcdefghij"] * 40
     hypotheses = ["abcdefghij"] * 20 + ["xxxxxfghij"] * 20
     by_line = ev.evaluate(references, hypotheses).intervals["cer"]
@@ -174,7 +177,7 @@ def test_clusters_widen_the_interval_when_pages_differ():
     assert by_page.intervals["cer"][1] - by_page.intervals["cer"][0] > by_line[1] - by_line[0]
 
 
-def test_comparison_finds_the_better_system_and_corrects_over_domains():
+def test_comparison_finds_the_better_system_and_corrects_over_domains() -> None:
     rng = np.random.default_rng(0)
     references = ["".join(rng.choice(list("abcdef "), 40)) for _ in range(120)]
     bad = ["x" + r[1:] for r in references]
@@ -194,7 +197,7 @@ def test_comparison_finds_the_better_system_and_corrects_over_domains():
     assert [row["domain"] for row in result.rows()] == ["1", "2", "3", "all"]
 
 
-def test_mean_over_seeds_needs_the_same_domains():
+def test_mean_over_seeds_needs_the_same_domains() -> None:
     runs = [ev.evaluate(["abcd", "abcd"], [h, "abcd"], ["1", "2"]) for h in ("abcd", "abcx", "abxx")]
     result = ev.over_seeds(runs)
     assert result["all"]["cer"].mean == pytest.approx(12.5)
@@ -213,12 +216,12 @@ def test_mean_over_seeds_needs_the_same_domains():
         ((["a"], ["a"]), {"average": "mean"}, "average is 'mean'"),
     ],
 )
-def test_mistakes_are_named(arguments, options, message):
+def test_mistakes_are_named(arguments: tuple[Any, ...], options: dict[str, Any], message: str) -> None:
     with pytest.raises(FadaError, match=message):
         ev.evaluate(*arguments, **options)
 
 
-def test_confusions_carry_unicode_names_most_frequent_first():
+def test_confusions_carry_unicode_names_most_frequent_first() -> None:
     found = fc.confusions(["cat", "car", "ab"], ["bat", "bar", "abc"])
     assert [(c.reference, c.predicted, c.count, c.kind) for c in found] == [
         ("c", "b", 2, "substitution"),
@@ -232,14 +235,14 @@ def test_confusions_carry_unicode_names_most_frequent_first():
 
 @settings(deadline=None, max_examples=50)
 @given(pairs)
-def test_confusions_add_up_to_the_edits(lines):
+def test_confusions_add_up_to_the_edits(lines: Any) -> None:
     references, hypotheses = map(list, zip(*lines, strict=True))
     for units in ("codepoints", "graphemes"):
         total = sum(c.count for c in fc.confusions(references, hypotheses, units=units))
         assert total == ev.score_lines(references, hypotheses, units=units).edits.sum()
 
 
-def test_characters_are_ordered_from_most_helped_to_most_hurt():
+def test_characters_are_ordered_from_most_helped_to_most_hurt() -> None:
     references = ["aab", "bcc"]
     before, after = ["xxb", "bcc"], ["aab", "bzz"]
     changes = fc.character_changes(references, before, after)
@@ -248,6 +251,6 @@ def test_characters_are_ordered_from_most_helped_to_most_hurt():
     assert changes[-1].helped == -2
 
 
-def test_worst_lines_come_first_and_right_ones_not_at_all():
+def test_worst_lines_come_first_and_right_ones_not_at_all() -> None:
     worst = fc.worst_lines(["abcd", "abcd", "ab"], ["abcd", "xxcd", "xy"], ["l1", "l2", "l3"], ["9", "9", "10"])
     assert [(line.id, line.cer, line.domain) for line in worst] == [("l3", 100.0, "10"), ("l2", 50.0, "9")]

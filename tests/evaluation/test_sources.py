@@ -1,7 +1,8 @@
 import json
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from fada.cli import app
 from fada.errors import FadaError
@@ -10,11 +11,11 @@ from fada.evaluation.sources import read_systems
 TEXTS = ["in principio erat uerbum", "et uerbum erat apud deum", "et deus erat uerbum", "hoc erat in principio"]
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["evaluate", *map(str, arguments)], catch_exceptions=False)
 
 
-def page(path, texts, ids="l"):
+def page(path: Path, texts: list[str], ids: str = "l") -> Path:
     """A PAGE file with one line for each text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(
@@ -32,7 +33,7 @@ def page(path, texts, ids="l"):
     return path
 
 
-def test_lines_whose_ids_share_nothing_are_paired_by_order_and_it_is_said(tmp_path):
+def test_lines_whose_ids_share_nothing_are_paired_by_order_and_it_is_said(tmp_path: Path) -> None:
     gold = page(tmp_path / "gold.xml", TEXTS)
     systems = read_systems(gold, page(tmp_path / "other.xml", TEXTS, ids="line_"))
     assert systems.systems == {"other": TEXTS}
@@ -42,7 +43,7 @@ def test_lines_whose_ids_share_nothing_are_paired_by_order_and_it_is_said(tmp_pa
     assert "paired by their order" in json.loads(run(gold, tmp_path / "other.xml", "--json").stdout)["note"]
 
 
-def test_lines_in_another_order_are_paired_by_their_text(tmp_path):
+def test_lines_in_another_order_are_paired_by_their_text(tmp_path: Path) -> None:
     read = [text.replace("u", "v") for text in TEXTS]
     gold = page(tmp_path / "gold.xml", TEXTS)
     systems = read_systems(gold, page(tmp_path / "other.xml", read[::-1], ids="line_"))
@@ -51,7 +52,7 @@ def test_lines_in_another_order_are_paired_by_their_text(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["txt", "xml"])
-def test_pages_divided_into_other_lines_are_compared_as_a_whole(tmp_path, ending):
+def test_pages_divided_into_other_lines_are_compared_as_a_whole(tmp_path: Path, ending: str) -> None:
     gold = page(tmp_path / "gold" / "p1.xml", TEXTS).parent
     page(gold / "p2.xml", TEXTS[:2])
     joined = {"p1": [" ".join(TEXTS[:2]), " ".join(TEXTS[2:])], "p2": [" ".join(TEXTS[:2])]}
@@ -68,7 +69,7 @@ def test_pages_divided_into_other_lines_are_compared_as_a_whole(tmp_path, ending
     assert json.loads(run(gold, tmp_path / "ocr", "--json").stdout)["evaluations"]["ocr"]["cer"] == 0
 
 
-def test_whole_texts_are_compared_on_request(tmp_path):
+def test_whole_texts_are_compared_on_request(tmp_path: Path) -> None:
     (tmp_path / "gt.txt").write_text("abc def\nghi\n", encoding="utf-8")
     (tmp_path / "ocr.txt").write_text("abc\ndef ghi\nx\n", encoding="utf-8")
     with pytest.raises(FadaError, match="To compare the whole texts add --pages"):
@@ -79,7 +80,7 @@ def test_whole_texts_are_compared_on_request(tmp_path):
     assert (found["lines"], found["insertions"], found["substitutions"]) == (1, 2, 0)
 
 
-def test_several_systems_are_tested_against_the_first(tmp_path):
+def test_several_systems_are_tested_against_the_first(tmp_path: Path) -> None:
     rows = "".join(f"{i}\t{text}\n" for i, text in enumerate(TEXTS))
     for name, text in {"ref": rows, "a": rows.replace("u", "v"), "b": rows.replace("erat", "crat")}.items():
         (tmp_path / f"{name}.tsv").write_text("id\ttext\n" + text, encoding="utf-8")
@@ -88,7 +89,7 @@ def test_several_systems_are_tested_against_the_first(tmp_path):
     assert list(value["comparisons"]) == ["b"]
 
 
-def test_equivalences_of_a_table_are_forgiven(tmp_path):
+def test_equivalences_of_a_table_are_forgiven(tmp_path: Path) -> None:
     (tmp_path / "gt.txt").write_text("ſed ꝑdidit ¶ uerbum\n", encoding="utf-8")
     (tmp_path / "ocr.txt").write_text("sed perdidit uerbum\n", encoding="utf-8")
     (tmp_path / "same.txt").write_text("# medieval\nſ s\nꝑ=per\n¶\n", encoding="utf-8")
@@ -101,7 +102,7 @@ def test_equivalences_of_a_table_are_forgiven(tmp_path):
     assert found["substitutions"] + found["insertions"] + found["deletions"] == 5
 
 
-def test_a_model_that_does_not_read_yet_is_called_that(tmp_path):
+def test_a_model_that_does_not_read_yet_is_called_that(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("reference,a,b\nabcdefgh,xxxxxxxx,abxxxxxx\n", encoding="utf-8")
     columns = ["--hypothesis-column", "a", "--hypothesis-column", "b"]
     assert "No system reads yet: the lowest CER is 75.0 %" in run(tmp_path / "t.csv", *columns).stderr

@@ -2,11 +2,12 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from fada.cli import app
 from fada.data.columns import LineColumns
@@ -39,12 +40,12 @@ ROW = {
 }
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory):
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A recipe run with two seeds, in steps: first the standard arm alone, then everything."""
     folder = tmp_path_factory.mktemp("reproduce")
     (folder / "lines").mkdir()
@@ -62,19 +63,19 @@ def reproduced(tmp_path_factory):
     return folder, first
 
 
-def result_of(folder, seed):
+def result_of(folder: Path, seed: int) -> Any:
     return json.loads((folder / "results" / "main-test" / f"{seed}.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow
-def test_arms_can_be_trained_one_after_the_other(reproduced):
+def test_arms_can_be_trained_one_after_the_other(reproduced: tuple[Path, dict[str, Any]]) -> None:
     folder, first = reproduced
     assert set(first["systems"]) == {"standard", "FADA-GD"}
     assert set(result_of(folder, 1)["systems"]) == {"standard", "FADA-GD", "FADA-TR", "FADA-TR-GD"}
 
 
 @pytest.mark.slow
-def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
+def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced: tuple[Path, dict[str, Any]]) -> None:
     result = result_of(reproduced[0], 1)
     assert len(result["lambda_curves"]["GD on standard"]) == 2
     assert {point["lam"] for point in result["lambda_curves"]["TR"]} == {1.0, 0.3, 0.5}
@@ -102,13 +103,13 @@ def test_every_seed_has_systems_curves_beams_rivals_and_parts(reproduced):
 
 
 @pytest.mark.slow
-def test_the_figures_of_the_data_are_drawn(reproduced):
+def test_the_figures_of_the_data_are_drawn(reproduced: tuple[Path, dict[str, Any]]) -> None:
     drawn = {path.stem for path in (reproduced[0] / "results" / "main-test" / "figures").glob("*.png")}
     assert {"heatmap", "pearson", "trends"} <= drawn
 
 
 @pytest.mark.slow
-def test_later_seeds_train_only_the_lambda_that_the_first_chose(reproduced):
+def test_later_seeds_train_only_the_lambda_that_the_first_chose(reproduced: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = reproduced
     chosen = result_of(folder, 1)["arms"]["fada-tr"]["lam_tr"]
     trained = {path.name for path in (folder / "runs" / "main-test" / "2").iterdir()}
@@ -117,7 +118,7 @@ def test_later_seeds_train_only_the_lambda_that_the_first_chose(reproduced):
 
 
 @pytest.mark.slow
-def test_the_document_tells_what_the_files_hold(reproduced):
+def test_the_document_tells_what_the_files_hold(reproduced: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = reproduced
     text = document(folder / "results")
     seeds = load_results(folder / "results")["main-test"]
@@ -130,13 +131,13 @@ def test_the_document_tells_what_the_files_hold(reproduced):
     assert (folder / "results.md").read_text(encoding="utf-8") == text
 
 
-def test_the_committed_document_agrees_with_the_committed_results():
+def test_the_committed_document_agrees_with_the_committed_results() -> None:
     committed = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
     assert committed == document(REPOSITORY / "results"), "run: fada results --out docs/results.md"
 
 
 @pytest.mark.slow
-def test_results_are_recomputed_from_the_stored_texts(reproduced, tmp_path):
+def test_results_are_recomputed_from_the_stored_texts(reproduced: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, _ = reproduced
     assert list(check_results(folder / "results")) == []
     done = run("results", folder / "results", "--check")
@@ -154,12 +155,12 @@ def test_results_are_recomputed_from_the_stored_texts(reproduced, tmp_path):
     assert told in done.output
 
 
-def test_results_of_the_first_version_say_that_they_have_no_texts():
+def test_results_of_the_first_version_say_that_they_have_no_texts() -> None:
     told = list(check_results(REPOSITORY / "results"))
     assert all("without texts" in sentence for sentence in told)
 
 
-def test_examples_are_those_with_the_largest_changes():
+def test_examples_are_those_with_the_largest_changes() -> None:
     references = ["aaaa", "bbbb", "cccc", "dddd", "eeee"]
     standard = ["aaxx", "bbbb", "cxxx", "dddd", "eeex"]
     guided = ["aaaa", "bbbx", "cccc", "dddd", "eeex"]
@@ -172,7 +173,7 @@ def test_examples_are_those_with_the_largest_changes():
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_the_recipes_are_valid(path):
+def test_the_recipes_are_valid(path: Path) -> None:
     recipe = Recipe.load(path)
     for changes in recipe.arms.values():
         values = changes.get("lam", 1.0)
@@ -181,24 +182,24 @@ def test_the_recipes_are_valid(path):
                 TrainSettings.of({**recipe.train, **further, **changes, "lam": lam, "out": "x"})
 
 
-def test_tables_are_known_by_name():
+def test_tables_are_known_by_name() -> None:
     assert recipes_of("main", REPOSITORY / "recipes") == RECIPES
     with pytest.raises(FadaError, match="no table of this name"):
         recipes_of("tabel")
 
 
-def test_a_recipe_with_an_unknown_key_is_refused(tmp_path):
+def test_a_recipe_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "row.yaml"
     file.write_text("titel: x\n", encoding="utf-8")
     with pytest.raises(FadaError, match=r"row\.yaml"):
         Recipe.load(file)
 
 
-def test_an_unknown_arm_is_refused(tmp_path):
+def test_an_unknown_arm_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="no arm 'fada'"):
         reproduce(RECIPES[0], None, Scope(arms=["fada"], runs=tmp_path, results=tmp_path))
 
 
-def test_results_that_are_not_there_are_named(tmp_path):
+def test_results_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="no results here"):
         document(tmp_path)

@@ -1,8 +1,9 @@
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from fada.cli import app
 from fada.data.formats.parquet import write_parquet
@@ -13,12 +14,12 @@ from fada.errors import FadaError
 from fada.experiments.study import split_by_page
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner(env={"COLUMNS": "250"}).invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
-def demo_folder(tmp_path_factory):
+def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study") / "demo"
     done = run("demo", "--quick", "--out", folder, "--jobs", 1)
     assert done.exit_code == 0, done.output
@@ -26,7 +27,7 @@ def demo_folder(tmp_path_factory):
     return folder
 
 
-def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder):
+def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder: Path) -> None:
     for name in ("standard", "fada-tr"):
         assert (demo_folder / name / "model" / "config.json").exists()
         assert (demo_folder / name / "tuned.json").exists()
@@ -34,7 +35,7 @@ def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder):
     assert (demo_folder / "report.html").stat().st_size > 10_000
 
 
-def test_console_and_report_tell_the_same_figures(demo_folder):
+def test_console_and_report_tell_the_same_figures(demo_folder: Path) -> None:
     done = run("demo", "--quick", "--out", demo_folder, "--jobs", 1)
     page = (demo_folder / "report.html").read_text(encoding="utf-8")
     table = page[page.index('aria-label="Results table"') :]
@@ -46,19 +47,19 @@ def test_console_and_report_tell_the_same_figures(demo_folder):
     assert "The model does not read yet" in page
 
 
-def test_what_is_not_as_printed_in_the_paper_is_named(demo_folder):
+def test_what_is_not_as_printed_in_the_paper_is_named(demo_folder: Path) -> None:
     output = run("demo", "--quick", "--out", demo_folder, "--jobs", 1).output
     assert "aligned_w2 ×20" in re.sub(r"\s+", " ", output)
 
 
-def test_a_finished_study_is_not_trained_again(demo_folder):
+def test_a_finished_study_is_not_trained_again(demo_folder: Path) -> None:
     model = demo_folder / "standard" / "model" / "model.safetensors"
     before = model.stat().st_mtime_ns
     assert run("demo", "--quick", "--out", demo_folder, "--jobs", 1).exit_code == 0
     assert model.stat().st_mtime_ns == before
 
 
-def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder, tmp_path):
+def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder: Path, tmp_path: Path) -> None:
     lines = [
         replace(line, extra={"page": line.extra["page"]})
         for line in read_lines(demo_folder / "lines" / "train.parquet")
@@ -77,7 +78,7 @@ def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder, t
     assert not pages["train"] & pages["test"]
 
 
-def test_the_guided_row_is_guided_even_where_plain_decoding_is_best(demo_folder):
+def test_the_guided_row_is_guided_even_where_plain_decoding_is_best(demo_folder: Path) -> None:
     from fada.experiments.study import _guided_weights
     from fada.tuning.tuned import Tuned
 
@@ -85,7 +86,7 @@ def test_the_guided_row_is_guided_even_where_plain_decoding_is_best(demo_folder)
         assert _guided_weights(Tuned.load(demo_folder / name / "tuned.json")).guided
 
 
-def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refused(tmp_path):
+def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refused(tmp_path: Path) -> None:
     for name, seed in (("A", 0), ("B", 1)):
         made = make_synthetic(lines=24, domains=2, height=32, seed=seed).save(tmp_path / name)
         convert(read_lines(tmp_path / name), tmp_path / "ms" / name, "page")
@@ -97,7 +98,7 @@ def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refus
         split_by_page([tmp_path / "A"], out, {"domain_from": "folder"})
 
 
-def test_domains_without_a_second_page_are_refused_before_training(tmp_path):
+def test_domains_without_a_second_page_are_refused_before_training(tmp_path: Path) -> None:
     make_synthetic(lines=24, domains=2, height=32).save(tmp_path / "lines")
     lines = [replace(line, extra={"page": line.domain}) for line in read_lines(tmp_path / "lines" / "train.parquet")]
     write_parquet(lines, tmp_path / "own.parquet")

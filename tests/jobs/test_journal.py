@@ -2,20 +2,28 @@
 
 import os
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.line import Line
 from fada.data.source import read_lines
 from fada.decoding.ctc import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.jobs.transcribe import transcribe
+from fada.jobs import transcribe as jobs
 from fada.targets.target_set import TargetSet
+
+
+def transcribe(stub: "Stub", *arguments: Any, **options: Any) -> jobs.Summary:
+    return jobs.transcribe(cast(Any, stub), *arguments, **options)
 
 
 class Stub:
@@ -23,14 +31,14 @@ class Stub:
 
     kind, rows = "seq2seq", 1
 
-    def __init__(self, batches=None):
+    def __init__(self, batches: Any = None) -> None:
         self.left = batches
         self.calls = 0
 
-    def search(self, lines, knowledge=None, **_):
+    def search(self, lines: Iterable[Line], knowledge: Any = None, **_: Any) -> Any:
         return StubSearch(self, list(lines), knowledge or Knowledge())
 
-    def read(self, batch):
+    def read(self, batch: Any) -> None:
         if self.left == self.calls:
             raise KeyboardInterrupt
         self.calls += 1
@@ -41,19 +49,20 @@ class Stub:
 class StubSearch(Search):
     kind, terms = "seq2seq", frozenset({"lam", "scale", "distance", "beam"})
 
-    def __init__(self, recognizer, lines, knowledge):
+    def __init__(self, recognizer: Any, lines: list[Line], knowledge: Knowledge) -> None:
         self.recognizer, self.batch, self.knowledge = recognizer, lines, knowledge
+        self.ids, self.references, self.domains = [line.id for line in lines], None, [line.domain for line in lines]
 
-    def hypotheses(self, weights, alignment=False):
+    def hypotheses(self, weights: Weights, alignment: bool = False) -> Any:
         self.recognizer.read(self.batch)
         return [Hypothesis(f"{line.id} {line.domain}", -1.0, -1.0, None) for line in self.batch]
 
-    def recognized(self):
+    def recognized(self) -> Any:
         return iter(())
 
 
 @pytest.fixture
-def lines(tmp_path):
+def lines(tmp_path: Path) -> Path:
     folder = tmp_path / "lines"
     folder.mkdir()
     for i in range(4):
@@ -61,12 +70,12 @@ def lines(tmp_path):
     return folder
 
 
-def interrupt(batches, *arguments, **options):
+def interrupt(batches: Any, *arguments: object, **options: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         transcribe(Stub(batches), *arguments, batch_size=1, **options)
 
 
-def test_lines_done_for_another_domain_are_not_mixed_in(lines, tmp_path):
+def test_lines_done_for_another_domain_are_not_mixed_in(lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     interrupt(2, read_lines(lines, domain="13"), out)
     with pytest.raises(FadaError, match=r"of the domain '13', not '14'.*--restart"):
@@ -76,13 +85,15 @@ def test_lines_done_for_another_domain_are_not_mixed_in(lines, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["", "model"])
-def test_targets_or_weights_changed_under_the_same_name_are_another_job(lines, tmp_path, place):
+def test_targets_or_weights_changed_under_the_same_name_are_another_job(
+    lines: Path, tmp_path: Path, place: str
+) -> None:
     out, model = tmp_path / "out.tsv", tmp_path / "run"
     (model / place).mkdir(parents=True)
     (model / place / "config.json").write_text("{}")
     (model / place / "model.safetensors").write_text("weights")
     before, after = (Knowledge(TargetSet.from_texts({"13": [text]})) for text in ("le roi", "li rois"))
-    named = {"model_name": str(model), "targets_name": "targets.json", "weights": Weights(lam=0.5)}
+    named: dict[str, Any] = {"model_name": str(model), "targets_name": "targets.json", "weights": Weights(lam=0.5)}
     interrupt(2, read_lines(lines), out, knowledge=before, **named)
     with pytest.raises(FadaError, match="other settings"):
         transcribe(Stub(), read_lines(lines), out, knowledge=after, **named)
@@ -92,7 +103,7 @@ def test_targets_or_weights_changed_under_the_same_name_are_another_job(lines, t
     assert transcribe(Stub(), read_lines(lines), out, knowledge=before, restart=True, **named).resumed == 0
 
 
-def test_lines_that_are_read_otherwise_are_another_job(lines, tmp_path):
+def test_lines_that_are_read_otherwise_are_another_job(lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     interrupt(2, read_lines(lines), out, reading={"grow": 0.1, "split": None})
     with pytest.raises(FadaError, match="other settings"):
@@ -100,14 +111,14 @@ def test_lines_that_are_read_otherwise_are_another_job(lines, tmp_path):
     assert transcribe(Stub(), read_lines(lines), out, reading={"grow": 0.1}).resumed == 2
 
 
-def test_a_journal_cut_off_in_its_first_line_starts_over_once(lines, tmp_path):
+def test_a_journal_cut_off_in_its_first_line_starts_over_once(lines: Path, tmp_path: Path) -> None:
     (tmp_path / ".out.tsv.journal").write_bytes(b'{"model": "", "tar')
     interrupt(2, read_lines(lines), tmp_path / "out.tsv")
     assert transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv").resumed == 2
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are Unicode there")
-def test_file_names_that_are_not_utf_8_are_transcribed(lines, tmp_path):
+def test_file_names_that_are_not_utf_8_are_transcribed(lines: Path, tmp_path: Path) -> None:
     (lines / "0.png").rename(os.fsdecode(os.fsencode(lines) + b"/caf\xe9.png"))
     interrupt(3, read_lines(lines), tmp_path / "out.tsv")
     summary = transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv", batch_size=1)
@@ -115,12 +126,12 @@ def test_file_names_that_are_not_utf_8_are_transcribed(lines, tmp_path):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_second_process_with_the_same_output_is_refused(lines, tmp_path, restart):
+def test_a_second_process_with_the_same_output_is_refused(lines: Path, tmp_path: Path, restart: bool) -> None:
     pytest.importorskip("fcntl")
     out = tmp_path / "out.tsv"
 
     class Slow(Stub):
-        def read(self, batch):
+        def read(self, batch: Any) -> None:
             with pytest.raises(FadaError, match="another process"):
                 transcribe(Stub(), read_lines(lines), out, restart=restart)
             super().read(batch)
@@ -138,7 +149,9 @@ def test_a_second_process_with_the_same_output_is_refused(lines, tmp_path, resta
         ("lines", "tsv", "a folder, expected a file"),
     ],
 )
-def test_what_cannot_be_written_is_refused_before_the_first_line(lines, tmp_path, out, format, says):
+def test_what_cannot_be_written_is_refused_before_the_first_line(
+    lines: Path, tmp_path: Path, out: str, format: str | None, says: str
+) -> None:
     recognizer = Stub()
     with pytest.raises(FadaError, match=says):
         transcribe(recognizer, read_lines(lines), tmp_path / out, format=format)
@@ -146,7 +159,7 @@ def test_what_cannot_be_written_is_refused_before_the_first_line(lines, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["lines"]
 
 
-def test_the_folder_one_is_in_can_be_the_output(lines, tmp_path, monkeypatch):
+def test_the_folder_one_is_in_can_be_the_output(lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     transcribe(Stub(), read_lines(lines), ".", format="txt")
@@ -154,12 +167,14 @@ def test_the_folder_one_is_in_can_be_the_output(lines, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "lines"]
 
 
-def test_the_notes_of_the_source_are_told(lines, tmp_path):
+def test_the_notes_of_the_source_are_told(lines: Path, tmp_path: Path) -> None:
     summary = transcribe(Stub(), read_lines(lines, domain_from=r"nothing(\d+)"), tmp_path / "out.tsv")
     assert any("domain" in note for note in summary.notes)
 
 
-def test_paths_out_of_the_folder_and_encodings_can_be_named(lines, tmp_path, monkeypatch):
+def test_paths_out_of_the_folder_and_encodings_can_be_named(
+    lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fada.models.registry.load_recognizer", lambda name: Stub())
     monkeypatch.setattr("fada.cli.transcribe._decoder", lambda *_: (Weights(), Knowledge()))
     folder = tmp_path / "table"
@@ -171,7 +186,7 @@ def test_paths_out_of_the_folder_and_encodings_can_be_named(lines, tmp_path, mon
     assert (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()[1].startswith("é\té")
 
 
-def test_an_image_that_was_changed_since_is_read_again(lines, tmp_path):
+def test_an_image_that_was_changed_since_is_read_again(lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     interrupt(3, read_lines(lines), out)
     Image.new("L", (90, 20), 100).save(lines / "1.png")
@@ -180,7 +195,7 @@ def test_an_image_that_was_changed_since_is_read_again(lines, tmp_path):
     assert (summary.transcribed, recognizer.calls) == (4, 2)
 
 
-def test_an_image_that_was_repaired_since_is_read_again(lines, tmp_path):
+def test_an_image_that_was_repaired_since_is_read_again(lines: Path, tmp_path: Path) -> None:
     good = (lines / "0.png").read_bytes()
     (lines / "0.png").write_bytes(b"not an image")
     interrupt(2, read_lines(lines), tmp_path / "out.tsv")
@@ -189,7 +204,7 @@ def test_an_image_that_was_repaired_since_is_read_again(lines, tmp_path):
     assert (summary.transcribed, summary.failed) == (4, [])
 
 
-def test_temporary_files_of_a_killed_job_are_removed(lines, tmp_path):
+def test_temporary_files_of_a_killed_job_are_removed(lines: Path, tmp_path: Path) -> None:
     (tmp_path / ".out.tsv.0123456789abcdef.tmp").write_text("half")
     (tmp_path / ".other.tsv.0123456789abcdef.tmp").write_text("not ours")
     transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv")

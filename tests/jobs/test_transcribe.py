@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from rich.progress import Progress
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import fada
 from fada.cli import app
@@ -33,12 +35,13 @@ from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
 from tests.support import xml_pages
 from tests.support.model_folders import whisper_folder
+from tests.support.types import some
 
 TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained C-RNN, large enough to write something."""
     folder = tmp_path_factory.mktemp("model")
     CRNNRecognizer.build([text for lines in TEXTS.values() for text in lines], "tiny").save_pretrained(folder)
@@ -46,7 +49,7 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def lines(tmp_path):
+def lines(tmp_path: Path) -> Path:
     folder = tmp_path / "lines"
     rng = np.random.default_rng(0)
     for century in TEXTS:
@@ -57,16 +60,16 @@ def lines(tmp_path):
     return folder
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
-def rows_of(path):
+def rows_of(path: Path) -> Any:
     header, *rows = path.read_text(encoding="utf-8").splitlines()
     return [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in rows]
 
 
-def test_every_line_is_transcribed_and_the_score_is_eq_2(model, lines, tmp_path):
+def test_every_line_is_transcribed_and_the_score_is_eq_2(model: Path, lines: Path, tmp_path: Path) -> None:
     targets = TargetSet.from_texts(TEXTS)
     targets.save(tmp_path / "targets.json")
     out = tmp_path / "out.jsonl"
@@ -84,13 +87,13 @@ def test_every_line_is_transcribed_and_the_score_is_eq_2(model, lines, tmp_path)
 
 
 @pytest.mark.parametrize("place", [".", "file.txt/e.npz"])
-def test_emitting_refuses_its_output_before_the_model_is_opened(lines, tmp_path, place):
+def test_emitting_refuses_its_output_before_the_model_is_opened(lines: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file.txt").write_text("a file", encoding="utf-8")
     with pytest.raises(FadaError, match=r"a folder is here|is a file, expected a folder"):
         run("emit", tmp_path / "no model", lines, "--out", tmp_path / place)
 
 
-def test_transcribing_equals_emitting_then_decoding(model, lines, tmp_path):
+def test_transcribing_equals_emitting_then_decoding(model: Path, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     assert run("transcribe", model, lines, "--out", out, "--beam", 7).exit_code == 0
     assert run("emit", model, lines, "--out", tmp_path / "e.npz", "--batch-size", 1).exit_code == 0
@@ -99,7 +102,7 @@ def test_transcribing_equals_emitting_then_decoding(model, lines, tmp_path):
     assert {row["id"]: row["text"] for row in rows_of(out)} == texts
 
 
-def test_a_broken_image_is_reported_and_the_others_are_kept(model, lines, tmp_path):
+def test_a_broken_image_is_reported_and_the_others_are_kept(model: Path, lines: Path, tmp_path: Path) -> None:
     (lines / "13" / "13_1.png").write_bytes(b"not an image")
     done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
     assert done.exit_code == 0
@@ -111,7 +114,7 @@ def test_a_broken_image_is_reported_and_the_others_are_kept(model, lines, tmp_pa
     assert len(failed) == 1
 
 
-def test_images_without_ground_truth_are_read_too(model, lines, tmp_path):
+def test_images_without_ground_truth_are_read_too(model: Path, lines: Path, tmp_path: Path) -> None:
     (lines / "13" / "13_1.gt.txt").write_text("le roi", encoding="utf-8")
     assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
     assert len(rows_of(tmp_path / "out.tsv")) == 6
@@ -123,7 +126,7 @@ def test_images_without_ground_truth_are_read_too(model, lines, tmp_path):
     assert Emissions.load(tmp_path / "one.npz").references == ["le roi"]
 
 
-def test_a_whole_page_is_told_from_a_line(model, lines, tmp_path):
+def test_a_whole_page_is_told_from_a_line(model: Path, lines: Path, tmp_path: Path) -> None:
     Image.new("L", (800, 1100), 230).save(lines / "page.png")
     Image.new("L", (2000, 400), 230).save(lines / "large_line.png")
     done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
@@ -133,42 +136,42 @@ def test_a_whole_page_is_told_from_a_line(model, lines, tmp_path):
     assert done.output.count("shaped like a page") == 1
 
 
-def test_options_hold_over_stored_and_tuned_weights(model, lines, tmp_path):
+def test_options_hold_over_stored_and_tuned_weights(model: Path, lines: Path, tmp_path: Path) -> None:
     knowledge = Knowledge.from_texts(TEXTS, order=3)
-    plain = Tuned(beam=4, lm="global", lm_weight=0.3)
-    guided = Tuned(beam=4, lam=0.6, scale=30)
+    plain = Tuned(weights=Weights(beam=4, lm="global", lm_weight=0.3))
+    guided = Tuned(weights=Weights(beam=4, lam=0.6, scale=30))
     for name, tuned in (("plain", plain), ("guided", guided)):
         shutil.copytree(model, tmp_path / name)
         Decoder(tuned.weights, knowledge).save(tmp_path / name)
     guided.save(tmp_path / "tuned.json")
-    knowledge.targets.save(tmp_path / "targets.json")
+    some(knowledge.targets).save(tmp_path / "targets.json")
     emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")), batch_size=1)
-    from_file = ["--tuned", tmp_path / "tuned.json", "--targets", tmp_path / "targets.json"]
-    for number, (folder, options, weights) in enumerate(
-        [
-            (tmp_path / "plain", [], plain.weights),
-            (tmp_path / "plain", ["--beam", 1], plain.weights.change(beam=1)),
-            (tmp_path / "guided", ["--distance", "aligned_w2"], guided.weights.change(distance="aligned_w2")),
-            (tmp_path / "guided", ["--scale", 50], guided.weights.change(scale=50)),
-            (model, [*from_file, "--beam", 1, "--lam", 0.2], guided.weights.change(beam=1, lam=0.2)),
-        ]
-    ):
+    from_file: list[object] = ["--tuned", tmp_path / "tuned.json", "--targets", tmp_path / "targets.json"]
+    cases: list[tuple[Path, list[object], Weights]] = [
+        (tmp_path / "plain", [], plain.weights),
+        (tmp_path / "plain", ["--beam", 1], plain.weights.change(beam=1)),
+        (tmp_path / "guided", ["--distance", "aligned_w2"], guided.weights.change(distance="aligned_w2")),
+        (tmp_path / "guided", ["--scale", 50], guided.weights.change(scale=50)),
+        (model, [*from_file, "--beam", 1, "--lam", 0.2], guided.weights.change(beam=1, lam=0.2)),
+    ]
+    for number, (folder, options, weights) in enumerate(cases):
         out = tmp_path / f"{number}.jsonl"
         done = run("transcribe", folder, lines, "--domain-from", "folder", *options, "--out", out, "--batch-size", 1)
         assert done.exit_code == 0, done.output
         scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
         expected = [best.score for best in BeamSearch(emissions, knowledge).hypotheses(weights)]
         assert scores == pytest.approx(expected, abs=1e-4), options
-    for options, message in [
+    refused: list[tuple[list[object], str]] = [
         (["--distance", "js"], "--distance without effect"),
         (["--scale", 3, "--distance", "js"], "--scale and --distance without effect"),
         (["--lm-text", tmp_path / "x.txt"], "give them with --tuned"),
-    ]:
+    ]
+    for options, message in refused:
         with pytest.raises(FadaError, match=message):
             run("transcribe", tmp_path / "plain", lines, *options)
 
 
-def test_targets_are_added_to_the_stored_decoder_and_it_is_said(model, lines, tmp_path):
+def test_targets_are_added_to_the_stored_decoder_and_it_is_said(model: Path, lines: Path, tmp_path: Path) -> None:
     knowledge = Knowledge.from_texts(TEXTS, order=3)
     stored = Weights(beam=4, lm="global", lm_weight=0.4, length_bonus=0.2)
     shutil.copytree(model, tmp_path / "with")
@@ -191,7 +194,7 @@ def test_targets_are_added_to_the_stored_decoder_and_it_is_said(model, lines, tm
     assert "--lam replaces the decoder stored with the model" in without.output
 
 
-def test_one_line_is_read_as_the_command_line_reads_it(model, lines, tmp_path):
+def test_one_line_is_read_as_the_command_line_reads_it(model: Path, lines: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "with")
     Decoder(Weights(beam=4, lm="global", lm_weight=0.4), Knowledge.from_texts(TEXTS, order=3)).save(tmp_path / "with")
     image = sorted(lines.rglob("*.png"))[0]
@@ -204,13 +207,13 @@ def test_one_line_is_read_as_the_command_line_reads_it(model, lines, tmp_path):
     assert recognizer.transcribe([image, pixels]) == [expected, expected]
 
 
-def test_weights_that_only_ctc_models_have_are_refused_for_others(lines, tmp_path):
-    Tuned(length_bonus=0.5).save(tmp_path / "tuned.json")
+def test_weights_that_only_ctc_models_have_are_refused_for_others(lines: Path, tmp_path: Path) -> None:
+    Tuned(weights=Weights(length_bonus=0.5)).save(tmp_path / "tuned.json")
     with pytest.raises(FadaError, match="length_bonus, which a model of this kind"):
         run("transcribe", "trocr-greek", lines, "--tuned", tmp_path / "tuned.json", "--out", tmp_path / "out.tsv")
 
 
-def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):
+def test_a_manifest_column_chooses_the_target(model: Path, lines: Path, tmp_path: Path) -> None:
     TargetSet.from_texts(TEXTS).save(tmp_path / "targets.json")
     images = sorted(lines.rglob("*.png"))
     rows = [f"{path.relative_to(tmp_path).as_posix()},{path.parent.name}" for path in images]
@@ -231,7 +234,7 @@ def test_a_manifest_column_chooses_the_target(model, lines, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["alto4", "page2019"])
-def test_the_lines_of_a_page_are_written_into_a_copy_of_it(model, tmp_path, name):
+def test_the_lines_of_a_page_are_written_into_a_copy_of_it(model: Path, tmp_path: Path, name: str) -> None:
     page = xml_pages.write_example(tmp_path / "in", name)
     before = page.read_bytes()
     assert run("transcribe", model, page, "--out", tmp_path / "rows.jsonl").exit_code == 0
@@ -244,7 +247,7 @@ def test_the_lines_of_a_page_are_written_into_a_copy_of_it(model, tmp_path, name
     assert page.read_bytes() == before
 
 
-def test_sound_is_transcribed_with_guided_whisper(tmp_path):
+def test_sound_is_transcribed_with_guided_whisper(tmp_path: Path) -> None:
     soundfile = pytest.importorskip("soundfile")
     folder = whisper_folder(tmp_path / "whisper")
     WhisperRecognizer.load(folder, max_seconds=2).save_pretrained(folder)
@@ -263,7 +266,9 @@ def test_sound_is_transcribed_with_guided_whisper(tmp_path):
         assert row["score"] == pytest.approx(0.3 * row["log_prob"] - 0.7 * 5 * row["distance"], abs=1e-4)
 
 
-def test_progress_shows_lines_per_second(model, lines, tmp_path, monkeypatch):
+def test_progress_shows_lines_per_second(
+    model: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = []
     monkeypatch.setattr(Progress, "update", lambda self, task, **values: shown.append(values["description"]))
     transcribe(CRNNRecognizer.load(model), read_lines(lines), tmp_path / "out.tsv", batch_size=4)
@@ -271,13 +276,15 @@ def test_progress_shows_lines_per_second(model, lines, tmp_path, monkeypatch):
     assert all(re.fullmatch(r"transcribing, \d+\.\d lines/s", text) for text in shown)
 
 
-def test_nothing_but_broken_images_is_the_users_mistake(model, tmp_path):
+def test_nothing_but_broken_images_is_the_users_mistake(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.png").write_bytes(b"")
     assert run("transcribe", model, tmp_path / "in", "--out", tmp_path / "out.tsv").exit_code == 2
 
 
-def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(model, lines, tmp_path):
+def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(
+    model: Path, lines: Path, tmp_path: Path
+) -> None:
     whole, out = tmp_path / "whole.tsv", tmp_path / "out.tsv"
     assert run("transcribe", model, lines, "--out", whole).exit_code == 0
     journal = tmp_path / ".out.tsv.journal"
@@ -301,16 +308,19 @@ def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(model, li
     assert not journal.exists()
 
 
-def test_an_interrupted_job_redoes_no_line_and_loses_none(model, lines, tmp_path, monkeypatch):
+def test_an_interrupted_job_redoes_no_line_and_loses_none(
+    model: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recognizer = CRNNRecognizer.load(model)
-    emit_all, emitted = recognizer.emit, []
+    emitted: list[str] = []
+    emit_all = recognizer.emit
 
-    def emit_three(batch, **options):
+    def emit_three(batch: Any, **options: Any) -> Any:
         if len(emitted) == 3:
             raise KeyboardInterrupt
         return emit_and_note(batch, **options)
 
-    def emit_and_note(batch, **options):
+    def emit_and_note(batch: Any, **options: Any) -> Any:
         emitted.extend(line.id for line in batch)
         return emit_all(batch, **options)
 
@@ -325,7 +335,7 @@ def test_an_interrupted_job_redoes_no_line_and_loses_none(model, lines, tmp_path
     assert sorted(emitted) == sorted(line.id for line in read_lines(lines))
 
 
-def test_an_unfinished_job_with_other_settings_is_not_mixed_in(model, lines, tmp_path):
+def test_an_unfinished_job_with_other_settings_is_not_mixed_in(model: Path, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     with Journal(tmp_path / ".out.tsv.journal", {"model": "another"}):
         pass
@@ -335,12 +345,12 @@ def test_an_unfinished_job_with_other_settings_is_not_mixed_in(model, lines, tmp
     assert transcribe(recognizer, read_lines(lines), out, restart=True).transcribed == 6
 
 
-def test_guidance_without_targets_is_refused(model, lines, tmp_path):
+def test_guidance_without_targets_is_refused(model: Path, lines: Path, tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="--targets"):
         run("transcribe", model, lines, "--lam", 0.3, "--out", tmp_path / "out.tsv")
 
 
-def test_copies_keep_their_place_in_the_source_and_fit_it(model, tmp_path):
+def test_copies_keep_their_place_in_the_source_and_fit_it(model: Path, tmp_path: Path) -> None:
     export = xml_pages.write_transkribus(tmp_path / "tr")
     before = {file: file.read_bytes() for file in export.rglob("*.*")}
     done = run("transcribe", model, export, "--out", tmp_path / "out")
@@ -362,7 +372,7 @@ def test_copies_keep_their_place_in_the_source_and_fit_it(model, tmp_path):
     assert {file: file.read_bytes() for file in export.rglob("*.*")} == before
 
 
-def test_an_output_is_replaced_until_it_is_changed_by_hand(model, lines, tmp_path):
+def test_an_output_is_replaced_until_it_is_changed_by_hand(model: Path, lines: Path, tmp_path: Path) -> None:
     command = ["transcribe", model, lines, "--out", tmp_path / "out", "--format", "pairs"]
     assert run(*command).exit_code == 0
     assert run(*command).exit_code == 0
@@ -373,7 +383,7 @@ def test_an_output_is_replaced_until_it_is_changed_by_hand(model, lines, tmp_pat
     assert text.read_text(encoding="utf-8") == "corrected"
 
 
-def test_a_page_in_another_script_is_told_first(tmp_path):
+def test_a_page_in_another_script_is_told_first(tmp_path: Path) -> None:
     page = xml_pages.write_example(tmp_path / "pages", "page2019")
     greek = (
         page.read_text(encoding="utf-8").replace(">a<", ">μ<").replace(">b<", ">ῆ<").replace(">bëtter<", ">Πηληϊάδεω<")
@@ -389,12 +399,12 @@ def test_a_page_in_another_script_is_told_first(tmp_path):
     assert confidence.startswith("mean confidence 0.")
 
 
-def test_a_page_in_the_script_of_the_model_gets_no_such_word(tmp_path):
+def test_a_page_in_the_script_of_the_model_gets_no_such_word(tmp_path: Path) -> None:
     page = xml_pages.write_example(tmp_path / "pages", "page2019")
     summary = transcribe(fada.load_recognizer("french"), read_lines(page.parent), tmp_path / "out")
     assert not [note for note in summary.notes if "can write" in note]
 
 
-def test_lines_that_a_model_is_not_sure_of_are_told(model, lines, tmp_path):
+def test_lines_that_a_model_is_not_sure_of_are_told(model: Path, lines: Path, tmp_path: Path) -> None:
     [note] = transcribe(fada.load_recognizer(model), read_lines(lines), tmp_path / "out.tsv").notes
     assert re.match(r"mean confidence 0\.\d\d: the model hardly reads these lines; look at some", note)

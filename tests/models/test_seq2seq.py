@@ -1,6 +1,7 @@
 """TrOCR, Whisper and CTC models of transformers: labels, new characters, tags, windows, saving."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -88,7 +89,14 @@ def test_the_auxiliary_loss_is_ctc_over_the_characters_while_training() -> None:
     letters = model.encoder.letters(outputs.encoder_last_hidden_state).log_softmax(-1)
     tokens = [recognizer.tokenizer.convert_tokens_to_ids(list(text)) for text in ("abca", "d")]
     expected = [
-        F.ctc_loss(letters[i, :, None], torch.tensor([t]), [letters.shape[1]], [len(t)], blank=0, reduction="sum")
+        F.ctc_loss(
+            letters[i, :, None],
+            torch.tensor([t]),
+            torch.tensor([letters.shape[1]]),
+            torch.tensor([len(t)]),
+            blank=0,
+            reduction="sum",
+        )
         / len(t)
         for i, t in enumerate(tokens)
     ]
@@ -221,11 +229,11 @@ def test_characters_that_are_spelt_in_bytes_become_whole_tokens(tmp_path: Path) 
 def test_a_new_character_starts_from_its_base_letter() -> None:
     tokenizer = fresh_byte_level_tokenizer()
     model = tiny_models.trocr(len(tokenizer))
-    before = model.decoder.get_input_embeddings().weight.detach().clone()
+    before = cast(Any, model).decoder.get_input_embeddings().weight.detach().clone()
     spelt = tokenizer("ā", add_special_tokens=False)["input_ids"]
     base = tokenizer("a", add_special_tokens=False)["input_ids"]
     assert add_characters(model, tokenizer, ["ā"], "add") == ["ā"]
-    row = model.decoder.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids("ā")]
+    row = cast(Any, model).decoder.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids("ā")]
     torch.testing.assert_close(row.detach(), before[[*spelt, *base]].mean(0))
 
 
@@ -283,6 +291,7 @@ def test_any_ctc_model_of_transformers_emits(tmp_path: Path) -> None:
     assert emissions.log_probs[0].shape[1] == 5
     recognizer.save_pretrained(tmp_path / "saved")
     loaded = fada.load_recognizer(tmp_path / "saved")
+    assert isinstance(loaded, TransformersCTCRecognizer)
     np.testing.assert_allclose(loaded.emit(sound_lines(2)).log_probs[0], emissions.log_probs[0], atol=1e-5)
     more = TransformersCTCRecognizer.load(tmp_path / "saved", ["abcD"], "add")
     assert more.symbols[-1] == "D"
@@ -301,7 +310,12 @@ def test_unknown_models_are_named(tmp_path: Path) -> None:
 
 def test_a_name_of_the_hub_is_asked_for_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(registry, "configuration", lambda name: asked.append(name) or {"model_type": "fada-crnn"})
+
+    def configuration(name: object) -> dict[str, str]:
+        asked.append(name)
+        return {"model_type": "fada-crnn"}
+
+    monkeypatch.setattr(registry, "configuration", configuration)
     monkeypatch.setattr(CRNNRecognizer, "load", lambda name, **_: asked.append(name))
     registry.load_recognizer("owner/name")
     assert asked == ["owner/name", "owner/name"]

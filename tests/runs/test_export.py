@@ -1,9 +1,11 @@
 import json
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from fada.cli import app
 from fada.data.source import read_lines
@@ -13,6 +15,7 @@ from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
+from fada.models.ctc import CTCRecognizer
 from fada.models.folders import DEFAULT_MODEL, PRETRAINED, resolve
 from fada.models.registry import load_network, load_recognizer
 from fada.runs.export import export
@@ -20,14 +23,15 @@ from fada.runs.run import load_run
 from fada.training.settings import TrainSettings
 from fada.training.train import train
 from tests.support.training_lines import drawn_line, image_folder
+from tests.support.types import some
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run and the model folder made from it."""
     folder = tmp_path_factory.mktemp("export")
     data = image_folder(folder / "lines")
@@ -50,31 +54,31 @@ def exported(tmp_path_factory):
     return folder
 
 
-def test_the_weights_are_stored_in_half_precision_and_read_in_full(exported):
+def test_the_weights_are_stored_in_half_precision_and_read_in_full(exported: Path) -> None:
     stored = load_file(exported / "model" / "model.safetensors")
     assert {str(array.dtype) for array in stored.values()} == {"float16"}
     assert str(load_network(exported / "model").model.dtype) == "torch.float32"
 
 
-def test_half_precision_changes_the_emissions_little(exported):
+def test_half_precision_changes_the_emissions_little(exported: Path) -> None:
     lines = list(read_lines(exported / "lines" / "test.parquet"))
-    before = load_run(exported / "run").recognizer.emit(lines)
-    after = load_recognizer(exported / "model").emit(lines)
+    before = cast(CTCRecognizer, load_run(exported / "run").recognizer).emit(lines)
+    after = cast(CTCRecognizer, load_recognizer(exported / "model")).emit(lines)
     for a, b in zip(before.log_probs, after.log_probs, strict=True):
         np.testing.assert_allclose(np.exp(a), np.exp(b), atol=0.02)
 
 
-def test_the_card_has_error_rates_settings_licence_and_credits(exported):
+def test_the_card_has_error_rates_settings_licence_and_credits(exported: Path) -> None:
     card = (exported / "model" / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlicense: cc-by-4.0")
     for part in ("# Letters", "|  | new | old | all |", "24 training lines", "Letters by *Pillow*."):
         assert part in card
 
 
-def test_transcribing_takes_the_stored_decoder_unless_told_otherwise(exported, tmp_path):
+def test_transcribing_takes_the_stored_decoder_unless_told_otherwise(exported: Path, tmp_path: Path) -> None:
     image = tmp_path / "line.png"
     drawn_line("abca").save(image)
-    weights = Decoder.of_model(exported / "model").weights
+    weights = some(Decoder.of_model(exported / "model")).weights
     assert weights.beam == 4
     assert weights.lm == "domain"
     done = run("transcribe", exported / "model", image, "--out", tmp_path / "out.jsonl")
@@ -85,7 +89,7 @@ def test_transcribing_takes_the_stored_decoder_unless_told_otherwise(exported, t
     assert found[0]["score"] != found[1]["score"]
 
 
-def test_without_an_output_the_text_is_printed(exported, tmp_path):
+def test_without_an_output_the_text_is_printed(exported: Path, tmp_path: Path) -> None:
     image = tmp_path / "line.png"
     drawn_line("abca").save(image)
     done = run("transcribe", exported / "model", image)
@@ -94,7 +98,7 @@ def test_without_an_output_the_text_is_printed(exported, tmp_path):
     assert "transcribed" not in done.stdout
 
 
-def test_the_built_in_model_is_used_when_none_is_given(tmp_path):
+def test_the_built_in_model_is_used_when_none_is_given(tmp_path: Path) -> None:
     image = tmp_path / "line.png"
     drawn_line("le roi").save(image)
     done = run("transcribe", image)
@@ -104,7 +108,7 @@ def test_the_built_in_model_is_used_when_none_is_given(tmp_path):
 
 
 @pytest.mark.parametrize(("model", "columns"), [("medieval", "| es-13 | es-14 |"), ("french", "| 13 | 14 | 15 | 16 |")])
-def test_a_built_in_model_is_small_and_says_what_it_is(model, columns):
+def test_a_built_in_model_is_small_and_says_what_it_is(model: str, columns: str) -> None:
     files = [path for path in (PRETRAINED / model).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 12 * 10**6
     card = (PRETRAINED / model / "README.md").read_text(encoding="utf-8")
@@ -112,7 +116,7 @@ def test_a_built_in_model_is_small_and_says_what_it_is(model, columns):
         assert part in card
 
 
-def test_the_small_trocr_reads_synthetic_lines_in_hands_it_has_not_seen(tmp_path):
+def test_the_small_trocr_reads_synthetic_lines_in_hands_it_has_not_seen(tmp_path: Path) -> None:
     make_synthetic(lines=24, domains=2, height=40, seed=7).save(tmp_path)
     lines = [line for name in ("train", "test") for line in read_lines(tmp_path / f"{name}.parquet")]
     texts = load_recognizer("trocr-greek").transcribe(lines)
@@ -120,23 +124,23 @@ def test_the_small_trocr_reads_synthetic_lines_in_hands_it_has_not_seen(tmp_path
     assert scores.edits.sum() < 0.1 * scores.characters.sum()
 
 
-def test_a_model_without_inputs_and_missing_inputs_are_named(exported):
+def test_a_model_without_inputs_and_missing_inputs_are_named(exported: Path) -> None:
     assert "nothing to transcribe" in run_failing("transcribe", exported / "model")
     assert "missing.png" in run_failing("transcribe", "missing.png")
 
 
-def run_failing(*arguments):
+def run_failing(*arguments: object) -> str:
     with pytest.raises(FadaError) as caught:
         run(*arguments)
     return str(caught.value)
 
 
-def test_a_folder_that_is_not_empty_is_not_written_over(exported):
+def test_a_folder_that_is_not_empty_is_not_written_over(exported: Path) -> None:
     with pytest.raises(FadaError, match="not empty"):
         export(exported / "run", exported / "model")
 
 
-def test_knowledge_is_the_same_after_saving_and_loading(tmp_path):
+def test_knowledge_is_the_same_after_saving_and_loading(tmp_path: Path) -> None:
     texts = {"13": ["le roi marc", "la reine"], "14/a": ["li rois dist", "au roi"]}
     knowledge = Knowledge.from_texts(texts, order=4, share=0.3, smoothing="kneser-ney")
     knowledge.save(tmp_path)
@@ -144,16 +148,16 @@ def test_knowledge_is_the_same_after_saving_and_loading(tmp_path):
     assert loaded.fingerprint() == knowledge.fingerprint()
     assert (loaded.lm_order, loaded.lm_share) == (4, 0.3)
     for domain in (*texts, None):
-        model, again = knowledge.lm_of("domain", domain), loaded.lm_of("domain", domain)
+        model, again = some(knowledge.lm_of("domain", domain)), some(loaded.lm_of("domain", domain))
         assert again.log_prob("li roi dist") == pytest.approx(model.log_prob("li roi dist"))
 
 
-def test_a_model_that_was_not_exported_has_no_decoder(tmp_path):
+def test_a_model_that_was_not_exported_has_no_decoder(tmp_path: Path) -> None:
     assert Decoder.of_model(tmp_path) is None
     assert Knowledge.load(tmp_path).targets is None
 
 
-def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path):
+def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path: Path) -> None:
     data = image_folder(tmp_path / "lines")
     settings = {"data": [str(data)], "model": "trocr-tiny", "epochs": 1, "max_lines": 4, "beam_size": 1}
     train(TrainSettings.of({**settings, "out": tmp_path / "run"}))
@@ -169,7 +173,7 @@ def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path
     assert train(TrainSettings.of(again)).metrics["seconds"] > 0
 
 
-def test_run_folders_with_broken_files_are_named(tmp_path):
+def test_run_folders_with_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "predictions.parquet").write_bytes(b"")
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     assert "config.json: not readable as JSON" in run_failing("export", tmp_path, "--out", tmp_path / "model")
@@ -177,14 +181,14 @@ def test_run_folders_with_broken_files_are_named(tmp_path):
         _ = load_run(tmp_path).predictions
 
 
-def test_runs_that_have_not_finished_are_refused(tmp_path):
+def test_runs_that_have_not_finished_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(FadaError, match="no predictions"):
         export(tmp_path, tmp_path / "model")
 
 
-def test_the_stored_weights_decode_as_they_were_tuned(exported):
-    decoder = Decoder.of_model(exported / "model")
+def test_the_stored_weights_decode_as_they_were_tuned(exported: Path) -> None:
+    decoder = some(Decoder.of_model(exported / "model"))
     emissions = Emissions.load(exported / "run" / "emissions" / "test.npz")
     from fada.decoding.search import BeamSearch
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_lines_and_search_of_a_run(folder: Path) -> None:
 def test_emissions_of_another_program_are_decoded_and_evaluated_with_tuned_weights(folder: Path) -> None:
     run = load_run(folder / "run")
     emissions = run.emissions("test")
-    np.savez(folder / "foreign.npz", **dict(zip(emissions.ids, emissions.log_probs, strict=True)))
+    np.savez(folder / "foreign.npz", **cast(Any, dict(zip(emissions.ids, emissions.log_probs, strict=True))))
     symbols = {"symbols": list(emissions.symbols), "blank": emissions.blank}
     (folder / "symbols.json").write_text(json.dumps(symbols), encoding="utf-8")
     options = ["--tuned", folder / "run" / "tuned.json", "--targets", folder / "run" / "targets.json"]

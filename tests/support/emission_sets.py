@@ -1,6 +1,8 @@
 """Emissions made for tests: domains that write the same letters with different frequencies, and look-alikes that a
 recogniser cannot tell apart, so that targets, priors and language models have something to say."""
 
+from typing import Any
+
 import numpy as np
 
 from fada.decoding.emissions import Emissions
@@ -14,13 +16,13 @@ WORDS = {
 }
 
 
-def make_texts(rng, lines, domain, length=5):
+def make_texts(rng: np.random.Generator, lines: Any, domain: str, length: int = 5) -> Any:
     return [" ".join(rng.choice(WORDS[domain], size=length)) for _ in range(lines)]
 
 
-def make_log_probs(rng, text, confusion):
+def make_log_probs(rng: np.random.Generator, text: str, confusion: float) -> Any:
     """Two frames and a blank per character; look-alikes take up to `confusion` of the probability."""
-    rows = []
+    rows: list[Any] = []
     for character in text:
         share = rng.uniform(0, confusion)
         p = np.full(len(SYMBOLS), 1e-3)
@@ -33,7 +35,7 @@ def make_log_probs(rng, text, confusion):
     return np.log(probabilities / probabilities.sum(1, keepdims=True)).astype(np.float32)
 
 
-def make_emissions(seed, lines_per_domain, confusion=1.0, prefix="line"):
+def make_emissions(seed: int, lines_per_domain: int, confusion: float = 1.0, prefix: str = "line") -> Any:
     rng = np.random.default_rng(seed)
     ids, domains, references = [], [], []
     for domain in WORDS:
@@ -44,6 +46,6 @@ def make_emissions(seed, lines_per_domain, confusion=1.0, prefix="line"):
     return Emissions(ids, log_probs, SYMBOLS, 0, domains, references)
 
 
-def training_texts(seed=99, lines_per_domain=100):
+def training_texts(seed: int = 99, lines_per_domain: int = 100) -> Any:
     rng = np.random.default_rng(seed)
     return {domain: make_texts(rng, lines_per_domain, domain) for domain in WORDS}

@@ -1,7 +1,7 @@
 """Model folders as their makers publish them, with random weights: built in a test, no file, no network."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer
@@ -21,7 +21,7 @@ from transformers.models.whisper.tokenization_whisper import LANGUAGES
 from fada.models.trocr import TrOCRRecognizer
 from tests.support import tiny_models
 
-TINY = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "channels": (4, 4, 8, 8)}
+TINY: dict[str, Any] = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "channels": (4, 4, 8, 8)}
 
 
 def tiny_trocr(**options: Any) -> TrOCRRecognizer:
@@ -54,7 +54,7 @@ def whisper_folder(folder: Path, multilingual: bool = False) -> Path:
     special = [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *names, "notimestamps")]
     tokenizer = WhisperTokenizer(vocab=vocabulary, merges=[], unk_token=special[0])
     tokenizer.add_tokens(special, special_tokens=True)
-    end, start = (tokenizer.convert_tokens_to_ids(token) for token in special[:2])
+    end, start = cast(list[int], tokenizer.convert_tokens_to_ids(special[:2]))
     config = WhisperConfig(
         vocab_size=len(tokenizer),
         num_mel_bins=8,
@@ -75,7 +75,7 @@ def whisper_folder(folder: Path, multilingual: bool = False) -> Path:
     )
     torch.manual_seed(0)
     model = WhisperForConditionalGeneration(config)
-    model.generation_config.is_multilingual = multilingual
+    cast(Any, model.generation_config).is_multilingual = multilingual
     model.generation_config._from_model_config = False
     model.save_pretrained(folder)
     WhisperFeatureExtractor(feature_size=8).save_pretrained(folder)
@@ -86,7 +86,7 @@ def whisper_folder(folder: Path, multilingual: bool = False) -> Path:
 def wav2vec2_folder(folder: Path) -> Path:
     """A random wav2vec 2.0 without an alphabet."""
     torch.manual_seed(0)
-    config = Wav2Vec2Config(
+    config = cast(Any, Wav2Vec2Config)(
         vocab_size=4,
         hidden_size=16,
         num_hidden_layers=1,

@@ -22,7 +22,7 @@ from fada.decoding.weights import BEAM, Weights
 from fada.distances import sorted_w2
 from fada.evaluation.predictions import GREEDY_SETTINGS, PREDICTIONS, SCORE_COLUMNS, Systems
 from fada.training.settings import TrainSettings
-from fada.tuning.tuned import Evidence, Tuned
+from fada.tuning.tuned import Evidence, Gain, Point, Tuned
 from tests.support.training_lines import image_folder, image_lines
 
 GREEK = (
@@ -140,26 +140,32 @@ def settings_of(system: str) -> Mapping[str, Any]:
         return GREEDY_SETTINGS
     size = re.search(r"beam ?(\d+)", system)
     terms: dict[str, Any] = {"lam": 0.5} if "fada" in system.lower() else {}
-    terms |= {"prior correction": {"prior_weight": 0.5}, "6-gram": {"lm": "global", "lm_weight": 0.5}}.get(system, {})
+    further: dict[str, dict[str, Any]] = {
+        "prior correction": {"prior_weight": 0.5},
+        "6-gram": {"lm": "global", "lm_weight": 0.5},
+    }
+    terms |= further.get(system, {})
     return Weights(beam=int(size[1]) if size else BEAM, **terms).model_dump()
 
 
 def write_tuned(path: Path, warning: str | None = None) -> None:
     """The result of a tuning: two scales, λ from 0.1 to 1, the best at 0.4 with scale 100."""
     curve = [
-        {
-            "lam": lam,
-            "scale": scale,
-            "distance": "sorted_w2",
-            "error": 13.9 - depth * (1 - ((lam - 0.4) / 0.6) ** 2),
-            "difference": -depth * (1 - ((lam - 0.4) / 0.6) ** 2),
-            "se": 0.12 * (1 - lam),
-        }
+        Point.model_validate(
+            {
+                "lam": lam,
+                "scale": scale,
+                "distance": "sorted_w2",
+                "error": 13.9 - depth * (1 - ((lam - 0.4) / 0.6) ** 2),
+                "difference": -depth * (1 - ((lam - 0.4) / 0.6) ** 2),
+                "se": 0.12 * (1 - lam),
+            }
+        )
         for scale, depth in ((1.0, 0.05), (100.0, 0.6))
         for lam in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     ]
-    curve.append({"lam": 1.0, "error": 13.9, "difference": 0.0, "se": 0.0})
-    gain: dict[str, float | None] = {"difference": -0.55, "se": 0.1, "low": -0.75, "high": -0.35, "p": 0.001}
+    curve.append(Point(error=13.9, difference=0.0, se=0.0))
+    gain = Gain(difference=-0.55, se=0.1, low=-0.75, high=-0.35, p=0.001)
     evidence = Evidence(
         metric="cer",
         lines=200,
@@ -170,11 +176,11 @@ def write_tuned(path: Path, warning: str | None = None) -> None:
         held_out=13.35,
         gain=gain,
         guidance_gain=gain,
-        best={"lam": 0.4, "scale": 100.0},
+        best=Point(weights=Weights(lam=0.4, scale=100.0)),
         warning=warning,
         curve=curve,
     )
-    Tuned(lam=0.4, scale=100.0, evidence=evidence).save(path)
+    Tuned(weights=Weights(lam=0.4, scale=100.0), evidence=evidence).save(path)
 
 
 def line_image(text: str, rng: random.Random) -> bytes:

@@ -178,7 +178,7 @@ PAGE_2019 = f"""<?xml version="1.0" encoding="UTF-8"?>
 </pc:PcGts>
 """  # noqa: E501
 
-EXAMPLES = {
+EXAMPLES: dict[str, tuple[str, list[str | None]]] = {
     "alto2": (ALTO_2, ["πρώτη γραμ-", "μή", None]),
     "alto3": (ALTO_3, ["one two", "three four", ""]),
     "alto4": (ALTO_4, ["en france", "a saint denis", None]),

@@ -27,7 +27,7 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def pairs(*sources: str | Path, **options: str) -> list[tuple[str, str]]:
+def pairs(*sources: str | Path, **options: Any) -> list[tuple[str, str]]:
     return list(Corpus(sources, **options))
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from fada.text.counting import count_by_domain, count_characters
 from fada.text.normalizer import TextNormalizer
 
 NORMALIZERS = [
-    TextNormalizer(*choice)
+    TextNormalizer(*cast(tuple[Any, ...], choice))
     for choice in product(
         ("NFC", "NFD", "NFKC", "NFKD", "none"),
         ("lower", "keep"),

@@ -2,6 +2,7 @@
 
 import unicodedata
 from itertools import product
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from fada.text.characters import from_visible, natural_key, visible
 from fada.text.normalizer import TextNormalizer
 
 NORMALIZERS = [
-    TextNormalizer(*choice)
+    TextNormalizer(*cast(tuple[Any, ...], choice))
     for choice in product(
         ("NFC", "NFD", "NFKC", "NFKD", "none"),
         ("lower", "keep"),

@@ -1,5 +1,7 @@
 """Tokens as bytes and characters: the table agrees with what the tokenizer decodes."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +25,7 @@ BUILDERS = {
 
 @pytest.mark.parametrize("text", [tiny.ENGLISH, tiny.GREEK], ids=["English", "Greek"])
 @pytest.mark.parametrize("kind", BUILDERS)
-def test_the_joined_bytes_are_the_decoded_text(kind, text):
+def test_the_joined_bytes_are_the_decoded_text(kind: str, text: str) -> None:
     tokenizer = BUILDERS[kind](text)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     decoded = tokenizer.decode([1, *ids, 2, 0], skip_special_tokens=True)
@@ -33,26 +35,26 @@ def test_the_joined_bytes_are_the_decoded_text(kind, text):
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40), st.sampled_from(["byte-level", "byte fallback"]))
-def test_any_text_survives_tokenizers_that_fall_back_to_bytes(text, kind):
+def test_any_text_survives_tokenizers_that_fall_back_to_bytes(text: str, kind: str) -> None:
     text = text.replace("▁", " ").encode("utf-8", "ignore").decode().strip(" ")
     tokenizer = BUILDERS[kind]()
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert TokenTable.from_tokenizer(tokenizer).decode(ids).lstrip(" ") == text
 
 
-def test_special_tokens_time_stamps_and_ids_without_a_token_are_not_text():
+def test_special_tokens_time_stamps_and_ids_without_a_token_are_not_text() -> None:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 7}, unk_token="a")), eos_token="</s>"
     )
     tokenizer.backend_tokenizer.decoder = decoders.Fuse()
     tokenizer.add_tokens(["<|0.00|>", "<|29.98|>", "word"])
     table = TokenTable.from_tokenizer(tokenizer)
-    ids = tokenizer.convert_tokens_to_ids(["</s>", "<|0.00|>", "<|29.98|>"])
+    ids: Any = tokenizer.convert_tokens_to_ids(["</s>", "<|0.00|>", "<|29.98|>"])
     assert all(table.special[i] and table.pieces[i] == b"" for i in [*ids, 3])
-    assert table.decode([0, *ids, 3, 7, tokenizer.convert_tokens_to_ids("word")]) == "abword"
+    assert table.decode([0, *ids, 3, 7, cast(int, tokenizer.convert_tokens_to_ids("word"))]) == "abword"
 
 
-def test_a_leading_space_marker_is_a_space_and_continuations_have_none():
+def test_a_leading_space_marker_is_a_space_and_continuations_have_none() -> None:
     table = TokenTable.from_tokenizer(tiny.wordpiece_tokenizer())
     names = tiny.wordpiece_tokenizer().get_vocab()
     assert table.pieces[names["dog"]] == b" dog"
@@ -61,13 +63,13 @@ def test_a_leading_space_marker_is_a_space_and_continuations_have_none():
     assert TokenTable.from_tokenizer(words).decode([0, 1]).lstrip() == words.decode([0, 1]) == "a b"
 
 
-def test_tokenizers_written_in_python_are_read_too():
+def test_tokenizers_written_in_python_are_read_too() -> None:
     tokenizer = ByT5Tokenizer()
     text = "naïve ἄειδε"
     assert TokenTable.from_tokenizer(tokenizer).decode(tokenizer(text)["input_ids"]) == text
 
 
-def test_counts_are_the_characters_of_the_normalised_token():
+def test_counts_are_the_characters_of_the_normalised_token() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     table = TokenTable.from_tokenizer(tokenizer)
     normalizer = TextNormalizer()
@@ -83,7 +85,7 @@ def test_counts_are_the_characters_of_the_normalised_token():
 
 
 @given(st.text(max_size=8), st.integers(0, 8))
-def test_cutting_utf8_anywhere_loses_nothing_but_the_cut_character(text, cut):
+def test_cutting_utf8_anywhere_loses_nothing_but_the_cut_character(text: str, cut: int) -> None:
     data = text.encode("utf-8", "ignore")
     head, pending = complete_text(data[:cut])
     assert head.encode() + pending == data[:cut]
@@ -91,14 +93,14 @@ def test_cutting_utf8_anywhere_loses_nothing_but_the_cut_character(text, cut):
 
 
 @given(st.binary(max_size=12))
-def test_bytes_that_are_not_utf8_become_replacement_characters_as_in_python(data):
+def test_bytes_that_are_not_utf8_become_replacement_characters_as_in_python(data: bytes) -> None:
     text, pending = complete_text(data)
     assert text + pending.decode("utf-8", "replace") == data.decode("utf-8", "replace")
     # What waits is always completed or replaced as one character.
     assert len(pending.decode("utf-8", "replace")) == (1 if pending else 0)
 
 
-def test_a_table_fits_output_layers_of_another_size():
+def test_a_table_fits_output_layers_of_another_size() -> None:
     table = TokenTable.from_tokenizer(tiny.character_tokenizer())
     assert len(table.resized(100)) == 100
     assert table.resized(100).special[len(table) :].all()
@@ -106,7 +108,7 @@ def test_a_table_fits_output_layers_of_another_size():
     assert table.resized(len(table)) is table
 
 
-def test_an_unknown_decoder_is_refused_by_name():
+def test_an_unknown_decoder_is_refused_by_name() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
     tokenizer.backend_tokenizer.decoder = decoders.CTC()
     with pytest.raises(FadaError, match="CTC"):

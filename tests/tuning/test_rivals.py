@@ -1,4 +1,6 @@
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -6,6 +8,7 @@ from typer.testing import CliRunner
 from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line, LineSet
+from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
@@ -15,35 +18,36 @@ from fada.evaluation.systems import SystemsEvaluation
 from fada.targets.target_set import TargetSet
 from fada.tuning.decode import BEAM, GREEDY
 from fada.tuning.grid import Grid
-from fada.tuning.rivals import compare_rivals
+from fada.tuning.rivals import RivalsTable, compare_rivals
 from tests.support.emission_sets import make_emissions, training_texts
+from tests.support.types import some
 
 GRID = Grid(lam=(0.2, 0.5), scale=(1.0, 100.0), prior_weight=(0.5, 1.0), lm_weight=(0.5,), length_bonus=(0.0, 1.0))
 
 
 @pytest.fixture(scope="module")
-def sets():
+def sets() -> tuple[Emissions, Emissions]:
     return make_emissions(1, 25, prefix="v"), make_emissions(2, 25, prefix="t")
 
 
 @pytest.fixture(scope="module")
-def knowledge():
+def knowledge() -> Knowledge:
     return Knowledge.from_texts(training_texts(), order=4)
 
 
 QUICK = Scoring(bootstrap=200, resamples=500)
 
 
-def searches(sets, knowledge):
+def searches(sets: tuple[Emissions, Emissions], knowledge: Knowledge) -> Any:
     return [BeamSearch(part, knowledge) for part in sets]
 
 
 @pytest.fixture(scope="module")
-def table(sets, knowledge):
+def table(sets: tuple[Emissions, Emissions], knowledge: Knowledge) -> RivalsTable:
     return compare_rivals(*searches(sets, knowledge), grid=GRID, scoring=QUICK)
 
 
-def test_every_rival_is_in_the_one_table(table):
+def test_every_rival_is_in_the_one_table(table: RivalsTable) -> None:
     names = [row["system"] for row in table.rows()]
     assert names == [
         "greedy",
@@ -67,19 +71,23 @@ def test_every_rival_is_in_the_one_table(table):
     assert rows["FADA aligned"]["setting"].startswith("λ 0.")
 
 
-def test_rivals_are_tuned_on_validation_and_reported_on_test(table, sets, knowledge):
+def test_rivals_are_tuned_on_validation_and_reported_on_test(
+    table: RivalsTable, sets: tuple[Emissions, Emissions], knowledge: Knowledge
+) -> None:
     validation, test = sets
     rival = table.rivals["FADA aligned"]
-    on_validation, on_test = (BeamSearch(part, knowledge).choose(rival.weights) for part in sets)
-    assert rival.validation == pytest.approx(evaluate(validation.references, on_validation, bootstrap=0).cer)
-    assert table.result.evaluations["FADA aligned"].cer == pytest.approx(evaluate(test.references, on_test).cer)
+    on_validation, on_test = (BeamSearch(part, knowledge).choose(some(rival.weights)) for part in sets)
+    assert rival.validation == pytest.approx(evaluate(some(validation.references), on_validation, bootstrap=0).cer)
+    assert table.result.evaluations["FADA aligned"].cer == pytest.approx(evaluate(some(test.references), on_test).cer)
     assert table.systems.systems["FADA aligned"] == on_test
 
 
-def test_rivals_are_tested_against_the_beam_on_the_same_lines(table, sets):
+def test_rivals_are_tested_against_the_beam_on_the_same_lines(
+    table: RivalsTable, sets: tuple[Emissions, Emissions]
+) -> None:
     test = sets[1]
     expected = compare(
-        test.references,
+        some(test.references),
         table.systems.systems[BEAM],
         table.systems.systems["prior correction"],
         test.domains,
@@ -91,19 +99,21 @@ def test_rivals_are_tested_against_the_beam_on_the_same_lines(table, sets):
     assert GREEDY in table.result.comparisons
 
 
-def test_rivals_leave_out_what_they_know_nothing_of(sets):
+def test_rivals_leave_out_what_they_know_nothing_of(sets: tuple[Emissions, Emissions]) -> None:
     table = compare_rivals(*searches(sets, Knowledge()), grid=GRID, scoring=Scoring(bootstrap=0, resamples=0))
     assert list(table.rivals) == ["greedy", "beam"]
 
 
-def test_rivals_refuse_to_be_tuned_on_test_lines(sets, knowledge):
+def test_rivals_refuse_to_be_tuned_on_test_lines(sets: tuple[Emissions, Emissions], knowledge: Knowledge) -> None:
     with pytest.raises(FadaError, match="also validation lines"):
-        compare_rivals(*searches([sets[0], sets[0]], knowledge))
+        compare_rivals(*searches((sets[0], sets[0]), knowledge))
 
 
-def test_rivals_go_on_from_their_store(tmp_path, sets, knowledge, table):
+def test_rivals_go_on_from_their_store(
+    tmp_path: Path, sets: tuple[Emissions, Emissions], knowledge: Knowledge, table: RivalsTable
+) -> None:
     store = tmp_path / "rivals.jsonl"
-    options = {"grid": GRID, "scoring": QUICK, "store": store}
+    options: dict[str, Any] = {"grid": GRID, "scoring": QUICK, "store": store}
     first = compare_rivals(*searches(sets, knowledge), **options)
     size = store.stat().st_size
     second = compare_rivals(*searches(sets, knowledge), **options)
@@ -111,7 +121,7 @@ def test_rivals_go_on_from_their_store(tmp_path, sets, knowledge, table):
     assert first.rows() == second.rows() == table.rows()
 
 
-def test_the_table_survives_json_and_its_texts_a_file(tmp_path, table):
+def test_the_table_survives_json_and_its_texts_a_file(tmp_path: Path, table: RivalsTable) -> None:
     value = json.loads(json.dumps(table.to_dict()))
     assert SystemsEvaluation.from_dict(value["test"]) == table.result
     table.systems.save(tmp_path / "rivals.parquet")
@@ -124,7 +134,7 @@ def test_the_table_survives_json_and_its_texts_a_file(tmp_path, table):
     assert again.domains == table.systems.domains
 
 
-def test_command_line_prints_the_table_of_rivals(tmp_path, sets):
+def test_command_line_prints_the_table_of_rivals(tmp_path: Path, sets: tuple[Emissions, Emissions]) -> None:
     for name, part in zip(("validation", "test"), sets, strict=True):
         part.save(tmp_path / "emissions" / f"{name}.npz")
     TargetSet.from_texts(training_texts()).save(tmp_path / "targets.json")

@@ -9,7 +9,7 @@ from PIL import Image, ImageFilter
 from fada.errors import FadaError
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def warp(
     pixels: np.ndarray, matrix: np.ndarray, shift: np.ndarray, out: np.ndarray, paper: float
 ) -> None:  # pragma: no cover - compiled

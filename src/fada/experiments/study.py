@@ -162,7 +162,7 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
         if record.exists() and read_json(record) != asked:
             raise FadaError(f"{out} holds the lines of another study. Choose another folder, or delete this one.")
         return [out]
-    lines = read_lines([*data] if len(data) > 1 else data[0], **reading)  # type: ignore[arg-type]
+    lines = read_lines([*data] if len(data) > 1 else data[0], **reading)
     if any(line.split == "test" for line in lines.without_media()):
         return [*data]
 

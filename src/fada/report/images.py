@@ -50,7 +50,7 @@ def collect(
         source: what :func:`fada.read_lines` reads.
         columns: its names of columns.
     """
-    lines = read_lines(source, **columns)  # type: ignore[arg-type]
+    lines = read_lines(source, **columns)
     ids = set(wanted)
     small: dict[str, Image.Image] = {}
     seen = 0

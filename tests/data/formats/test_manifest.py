@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +22,7 @@ from fada.errors import FadaError
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     """A folder `set` with an image and a sound, and an image beside it that is out of bounds."""
     (tmp_path / "set" / "img").mkdir(parents=True)
     Image.new("L", (60, 20), 200).save(tmp_path / "set" / "img" / "1.png")
@@ -29,7 +31,7 @@ def folder(tmp_path):
     return tmp_path / "set"
 
 
-def write(folder, name, content, encoding="utf-8"):
+def write(folder: Path, name: str, content: str | bytes, encoding: str = "utf-8") -> Any:
     (folder / name).write_bytes(content.encode(encoding) if isinstance(content, str) else content)
     return folder / name
 
@@ -46,26 +48,26 @@ def write(folder, name, content, encoding="utf-8"):
         ("m.csv", "image,text,century,hand\nimg\\1.png,αβγ,13,A\n"),
     ],
 )
-def test_rows_become_lines_with_paths_relative_to_the_manifest(folder, name, content):
+def test_rows_become_lines_with_paths_relative_to_the_manifest(folder: Path, name: str, content: str) -> None:
     line = next(iter(read_lines(write(folder, name, content))))
     assert (line.text, line.domain, line.extra["hand"]) == ("αβγ", "13", "A")
     assert line.load_image().size == (60, 20)
     assert line.source.startswith(f"{name}:")
 
 
-def test_utf16_with_a_mark_is_recognised(folder):
+def test_utf16_with_a_mark_is_recognised(folder: Path) -> None:
     path = write(folder, "m.csv", "image,text\nimg/1.png,αβγ\n", "utf-16")
     assert [line.text for line in read_lines(path)] == ["αβγ"]
 
 
-def test_a_table_without_header_is_file_text_domain(folder):
+def test_a_table_without_header_is_file_text_domain(folder: Path) -> None:
     lines = list(read_lines(write(folder, "m.tsv", "img/1.png\tαβγ\t13\n1.wav\thello\tus\n")))
     assert [(line.text, line.domain) for line in lines] == [("αβγ", "13"), ("hello", "us")]
     assert lines[0].image is not None
     assert lines[1].audio is not None
 
 
-def test_columns_can_be_named(folder):
+def test_columns_can_be_named(folder: Path) -> None:
     path = write(folder, "m.csv", "scan,reading,when,no\nimg/1.png,αβγ,1650,7\n")
     options = {"image_column": "scan", "text_column": "reading", "domain_column": "when", "id_column": "no"}
     line = next(iter(read_lines(path, **options)))
@@ -74,7 +76,7 @@ def test_columns_can_be_named(folder):
         list(read_lines(path, text_column="txt"))
 
 
-def test_splits_in_a_column_can_be_chosen(folder):
+def test_splits_in_a_column_can_be_chosen(folder: Path) -> None:
     path = write(folder, "m.csv", "text,split\na,train\nb,dev\nc,test\n")
     assert [(line.text, line.split) for line in read_lines(path)] == [
         ("a", "train"),
@@ -84,7 +86,7 @@ def test_splits_in_a_column_can_be_chosen(folder):
     assert [line.text for line in read_lines(path, split="validation")] == ["b"]
 
 
-def test_a_missing_image_skips_its_row_only(folder):
+def test_a_missing_image_skips_its_row_only(folder: Path) -> None:
     lines = read_lines(write(folder, "m.csv", "image,text\nimg/0.png,a\nimg/1.png,b\n"))
     assert [line.text for line in lines] == ["b"]
     assert str(lines.skipped[0]) == "m.csv:2: the file img/0.png does not exist"
@@ -92,7 +94,7 @@ def test_a_missing_image_skips_its_row_only(folder):
 
 
 @pytest.mark.parametrize("path", ["../secret.png", "img/../../secret.png", "{parent}/secret.png"])
-def test_a_path_out_of_the_folder_is_refused_unless_allowed(folder, path):
+def test_a_path_out_of_the_folder_is_refused_unless_allowed(folder: Path, path: str) -> None:
     manifest = write(folder, "m.csv", f"image,text\n{path.format(parent=folder.parent)},a\nimg/1.png,b\n")
     lines = read_lines(manifest)
     assert [line.text for line in lines] == ["b"]
@@ -101,7 +103,7 @@ def test_a_path_out_of_the_folder_is_refused_unless_allowed(folder, path):
     assert len(list(read_lines(manifest, base=folder.parent))) == 2
 
 
-def test_a_path_through_a_link_is_taken_as_the_file_system_takes_it(folder):
+def test_a_path_through_a_link_is_taken_as_the_file_system_takes_it(folder: Path) -> None:
     (folder.parent / "other" / "deep").mkdir(parents=True)
     (folder / "away").symlink_to(folder.parent / "other")
     (folder / "sub" / "deep").mkdir(parents=True)
@@ -114,7 +116,7 @@ def test_a_path_through_a_link_is_taken_as_the_file_system_takes_it(folder):
     assert ["outside" in one.reason for one in lines.skipped] == [True, True]
 
 
-def test_a_manifest_that_is_a_link_out_of_the_folder_is_read_only_if_it_is_named(folder):
+def test_a_manifest_that_is_a_link_out_of_the_folder_is_read_only_if_it_is_named(folder: Path) -> None:
     (folder.parent / "outside.csv").write_text("text\nsecret\n", encoding="utf-8")
     (folder / "m.csv").symlink_to(folder.parent / "outside.csv")
     lines = read_lines(folder)
@@ -124,7 +126,7 @@ def test_a_manifest_that_is_a_link_out_of_the_folder_is_read_only_if_it_is_named
     assert len(list(read_lines(folder / "m.csv"))) == 1
 
 
-def test_a_row_in_another_encoding_is_skipped_and_the_encoding_can_be_named(folder):
+def test_a_row_in_another_encoding_is_skipped_and_the_encoding_can_be_named(folder: Path) -> None:
     content = "text\nplain\ncafé\nend\n".encode("latin-1")
     path = write(folder, "m.csv", content)
     lines = read_lines(path)
@@ -135,26 +137,26 @@ def test_a_row_in_another_encoding_is_skipped_and_the_encoding_can_be_named(fold
         list(read_lines(path, encoding="klingon"))
 
 
-def test_broken_json_is_skipped_with_its_line(folder):
+def test_broken_json_is_skipped_with_its_line(folder: Path) -> None:
     lines = read_lines(write(folder, "m.jsonl", '{"text": "a"}\n{broken\n[1]\n{"text": "b", "id": "x"}\n'))
     assert [line.text for line in lines] == ["a", "b"]
     assert [one.source for one in lines.skipped] == ["m.jsonl:2", "m.jsonl:3"]
 
 
-def test_too_many_cells_are_told_and_too_few_are_none(folder):
+def test_too_many_cells_are_told_and_too_few_are_none(folder: Path) -> None:
     lines = read_lines(write(folder, "m.csv", "text,domain\na,b,c\nd\n"))
     assert [(line.text, line.domain) for line in lines] == [("d", None)]
     assert "3 cells, expected 2" in lines.skipped[0].reason
 
 
-def test_an_empty_manifest_is_told(folder):
+def test_an_empty_manifest_is_told(folder: Path) -> None:
     for content in ("", "image,text\n"):
         lines = read_lines(write(folder, "m.csv", content))
         assert list(lines) == []
         assert lines.skipped_count == 1
 
 
-def test_an_empty_transcription_is_kept_as_empty_and_a_missing_one_as_none(folder):
+def test_an_empty_transcription_is_kept_as_empty_and_a_missing_one_as_none(folder: Path) -> None:
     path = write(folder, "m.jsonl", '{"image": "img/1.png", "text": ""}\n{"image": "img/1.png"}\n')
     assert [line.text for line in read_lines(path)] == ["", None]
 
@@ -164,7 +166,7 @@ def test_an_empty_transcription_is_kept_as_empty_and_a_missing_one_as_none(folde
     ["שלום עולם", "e\u0301\u0323", "\ue5d0\uf1ac", "x" * 5000, ' lead and "trail" ', "\u2028\u0085\x0b line ends"],
 )
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
-def test_text_is_kept_as_it_is(folder, text, ending):
+def test_text_is_kept_as_it_is(folder: Path, text: str, ending: str) -> None:
     if ending == "jsonl":
         content = json.dumps({"text": text, "n": 1})
     elif ending == "csv":
@@ -175,13 +177,13 @@ def test_text_is_kept_as_it_is(folder, text, ending):
     assert [line.text for line in read_lines(write(folder, f"m.{ending}", content))] == [text]
 
 
-def test_a_lone_quotation_mark_in_tsv_swallows_nothing(folder):
+def test_a_lone_quotation_mark_in_tsv_swallows_nothing(folder: Path) -> None:
     path = write(folder, "m.tsv", 'text\tn\n"open\t1\nnext\t2\n"quoted ""word"""\t3\n')
     assert [line.text for line in read_lines(path)] == ['"open', "next", 'quoted "word"']
 
 
 @pytest.mark.parametrize("bad", ['"open', '"open ""twice', '"closed" too early'])
-def test_a_wrong_quotation_mark_in_csv_costs_its_row_only(folder, bad):
+def test_a_wrong_quotation_mark_in_csv_costs_its_row_only(folder: Path, bad: str) -> None:
     rows = [f"row {place}" for place in range(4000)]
     lines = read_lines(
         write(folder, "m.csv", "\n".join(["text,n", "good,1", f"{bad},2", *rows, '"two\nlines",3', "end"]))
@@ -191,20 +193,20 @@ def test_a_wrong_quotation_mark_in_csv_costs_its_row_only(folder, bad):
     assert "quotation mark" in lines.skipped[0].reason
 
 
-def test_a_quotation_mark_that_is_never_closed_is_found_at_the_end(folder):
+def test_a_quotation_mark_that_is_never_closed_is_found_at_the_end(folder: Path) -> None:
     lines = read_lines(write(folder, "m.csv", 'text,n\na,"Oh what\nb,"Ah yes\nc,three\n'))
     assert [(line.source, line.text) for line in lines] == [("m.csv:4", "c")]
     assert [one.source for one in lines.skipped] == ["m.csv:2", "m.csv:3"]
 
 
-def test_the_delimiter_is_not_looked_for_inside_quotation_marks(folder):
+def test_the_delimiter_is_not_looked_for_inside_quotation_marks(folder: Path) -> None:
     path = write(folder, "m.csv", 'img/1.png,"x; y; z; w"\nimg/1.png,ok\n')
     assert [line.text for line in read_lines(path)] == ["x; y; z; w", "ok"]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.text('ab",;\n é', max_size=6), min_size=2, max_size=3), min_size=1, max_size=6))
-def test_any_proper_csv_is_read_as_the_standard_library_reads_it(rows):
+def test_any_proper_csv_is_read_as_the_standard_library_reads_it(rows: Any) -> None:
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([["x", "y"], *rows])
     text = stream.getvalue()
@@ -216,7 +218,7 @@ LINES = st.lists(st.tuples(st.text("abα\"',; é\u0301\ue000ש", max_size=12), s
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=LINES, ending=st.sampled_from(["tsv", "csv", "jsonl"]))
-def test_what_is_written_is_read_back(tmp_path, rows, ending):
+def test_what_is_written_is_read_back(tmp_path: Path, rows: Any, ending: str) -> None:
     results = [
         Transcription(f"id{place}", text, extra={"century": century}) for place, (text, century) in enumerate(rows)
     ]
@@ -228,7 +230,7 @@ def test_what_is_written_is_read_back(tmp_path, rows, ending):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200), ending=st.sampled_from(["csv", "tsv", "jsonl"]))
-def test_any_bytes_are_read_or_skipped(tmp_path, content, ending):
+def test_any_bytes_are_read_or_skipped(tmp_path: Path, content: bytes, ending: str) -> None:
     path = tmp_path / f"any.{ending}"
     path.write_bytes(content)
     for line in read_lines(path):
@@ -236,7 +238,7 @@ def test_any_bytes_are_read_or_skipped(tmp_path, content, ending):
 
 
 @pytest.mark.timeout(900)
-def test_a_million_rows_are_read_in_constant_memory(folder):
+def test_a_million_rows_are_read_in_constant_memory(folder: Path) -> None:
     program = """
         import resource
         from fada.data.source import read_lines

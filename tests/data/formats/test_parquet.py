@@ -3,6 +3,8 @@
 import io
 import json
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -25,11 +27,11 @@ def png(width: int = 60) -> bytes:
     return buffer.getvalue()
 
 
-def example(number: int = 3, **columns) -> list[Line]:
+def example(number: int = 3, **columns: Any) -> list[Line]:
     return [Line(f"l{place}", f"γραμμή {place}", "13", image=png(50 + place), extra=columns) for place in range(number)]
 
 
-def test_lines_come_back_as_they_were_written(tmp_path):
+def test_lines_come_back_as_they_were_written(tmp_path: Path) -> None:
     lines = example(300, hand="A", year=1280, score=0.5, tags=["x", "y"])
     assert write_parquet(lines, tmp_path / "x.parquet") == 300
     again = read_lines(tmp_path / "x.parquet")
@@ -41,7 +43,7 @@ def test_lines_come_back_as_they_were_written(tmp_path):
     assert [line.load_image().size for line in found[:3]] == [(50, 20), (51, 20), (52, 20)]
 
 
-def test_datasets_reads_what_is_written_with_its_features(tmp_path):
+def test_datasets_reads_what_is_written_with_its_features(tmp_path: Path) -> None:
     write_parquet(example(year=1280, tags=["x"], score=0.5), tmp_path / "train.parquet")
     loaded = datasets.Dataset.from_parquet(str(tmp_path / "train.parquet"), cache_dir=str(tmp_path / "cache"))
     assert isinstance(loaded.features["image"], datasets.Image)
@@ -50,7 +52,7 @@ def test_datasets_reads_what_is_written_with_its_features(tmp_path):
     assert loaded[1]["tags"] == ["x"]
 
 
-def test_what_datasets_saves_is_read(tmp_path):
+def test_what_datasets_saves_is_read(tmp_path: Path) -> None:
     table = datasets.Dataset.from_dict(
         {"im": [{"bytes": png(), "path": None}] * 3, "text": ["a", "b", "c"], "century": [0, 1, 0]},
         features=datasets.Features(
@@ -74,7 +76,9 @@ def test_what_datasets_saves_is_read(tmp_path):
     assert [line.domain for line in read_lines(tmp_path / "plain.parquet")] == ["13", "14", "13"]
 
 
-def test_a_hub_name_is_loaded_through_datasets_and_a_wrong_one_is_told(tmp_path, monkeypatch):
+def test_a_hub_name_is_loaded_through_datasets_and_a_wrong_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     folder = tmp_path / "owner"
     write_parquet([Line("1", "a", "13", image=png())], folder / "train.parquet")
@@ -87,7 +91,7 @@ def test_a_hub_name_is_loaded_through_datasets_and_a_wrong_one_is_told(tmp_path,
         read_lines("hub:nobody/nothing")
 
 
-def test_a_folder_of_splits_is_read_in_order_and_other_files_are_noted(tmp_path):
+def test_a_folder_of_splits_is_read_in_order_and_other_files_are_noted(tmp_path: Path) -> None:
     for name in ("test", "train", "validation", "text_only"):
         write_parquet([Line(name, name)], tmp_path / f"{name}.parquet")
     lines = read_lines(tmp_path)
@@ -98,14 +102,14 @@ def test_a_folder_of_splits_is_read_in_order_and_other_files_are_noted(tmp_path)
         read_lines(tmp_path, split="extra")
 
 
-def test_a_folder_gets_one_file_for_each_split(tmp_path):
+def test_a_folder_gets_one_file_for_each_split(tmp_path: Path) -> None:
     lines = [Line(str(place), "x", extra={"split": split}) for place, split in enumerate(["train", "test", "train"])]
     write_parquet(lines, tmp_path / "out")
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["test.parquet", "train.parquet"]
     assert [line.id for line in read_lines(tmp_path / "out")] == ["0", "2", "1"]
 
 
-def test_licence_and_citation_stay_with_the_data(tmp_path):
+def test_licence_and_citation_stay_with_the_data(tmp_path: Path) -> None:
     write_parquet(LineSet.of(example(), licence="CC BY 4.0", citation="Somebody 2024"), tmp_path / "a.parquet")
     lines = read_lines(tmp_path / "a.parquet")
     assert (lines.licence, lines.citation) == ("CC BY 4.0", "Somebody 2024")
@@ -123,14 +127,14 @@ def test_licence_and_citation_stay_with_the_data(tmp_path):
         ({"IMAGE": [png()], "Text": ["a"], "domain": [13.0]}, ("a", "13")),
     ],
 )
-def test_the_usual_columns_are_recognised(tmp_path, columns, expected):
+def test_the_usual_columns_are_recognised(tmp_path: Path, columns: dict[str, Any], expected: tuple[str, str]) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     line = next(iter(read_lines(tmp_path / "x.parquet")))
     assert (line.text, line.domain) == expected
     assert line.load_image().size == (60, 20)
 
 
-def test_images_may_be_paths_beside_the_table_but_not_elsewhere(tmp_path):
+def test_images_may_be_paths_beside_the_table_but_not_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     for place in (tmp_path / "set" / "in.png", tmp_path / "out.png"):
         place.write_bytes(png())
@@ -141,7 +145,7 @@ def test_images_may_be_paths_beside_the_table_but_not_elsewhere(tmp_path):
     assert ["outside" in one.reason or "not exist" in one.reason for one in lines.skipped] == [True, True]
 
 
-def test_an_empty_image_or_an_empty_row_is_skipped_with_its_number(tmp_path):
+def test_an_empty_image_or_an_empty_row_is_skipped_with_its_number(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [png(), None], "text": ["a", "b"]}), tmp_path / "x.parquet")
     lines = read_lines(tmp_path / "x.parquet")
     assert [line.text for line in lines] == ["a"]
@@ -152,7 +156,7 @@ def test_an_empty_image_or_an_empty_row_is_skipped_with_its_number(tmp_path):
     assert lines.skipped_count == 1
 
 
-def test_a_broken_table_does_not_hinder_the_others(tmp_path):
+def test_a_broken_table_does_not_hinder_the_others(tmp_path: Path) -> None:
     write_parquet(example(), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_bytes(b"PAR1 broken")
     (tmp_path / "c.parquet").write_bytes(b"")
@@ -161,14 +165,14 @@ def test_a_broken_table_does_not_hinder_the_others(tmp_path):
     assert [one.source for one in lines.skipped] == ["b.parquet", "c.parquet"]
 
 
-def test_text_can_be_read_without_touching_images(tmp_path):
+def test_text_can_be_read_without_touching_images(tmp_path: Path) -> None:
     write_parquet(example(), tmp_path / "a.parquet")
     lines = list(read_lines(tmp_path / "a.parquet").texts())
     assert [line.text for line in lines] == ["γραμμή 0", "γραμμή 1", "γραμμή 2"]
     assert all(line.image is None for line in lines)
 
 
-def test_lines_cut_from_pages_are_stored_as_images_and_broken_ones_listed(tmp_path):
+def test_lines_cut_from_pages_are_stored_as_images_and_broken_ones_listed(tmp_path: Path) -> None:
     xml_pages.write_example(tmp_path / "in", "page2013")
     lines = read_lines(tmp_path / "in")
     assert write_parquet(lines, tmp_path / "x.parquet") == 3
@@ -178,7 +182,7 @@ def test_lines_cut_from_pages_are_stored_as_images_and_broken_ones_listed(tmp_pa
     assert [one.source for one in broken.skipped] == ["here"]
 
 
-def test_further_columns_of_different_types_are_kept_as_text(tmp_path):
+def test_further_columns_of_different_types_are_kept_as_text(tmp_path: Path) -> None:
     lines = [Line("1", "a", extra={"x": 1, "y": None}), Line("2", "b", extra={"x": "two", "z": 0.5})]
     write_parquet(lines, tmp_path / "x.parquet")
     assert [dict(line.extra) for line in read_lines(tmp_path / "x.parquet")] == [
@@ -191,7 +195,7 @@ def test_further_columns_of_different_types_are_kept_as_text(tmp_path):
 @given(
     st.lists(
         st.tuples(
-            st.none() | st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
+            st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
             st.none() | st.text("abc", min_size=1, max_size=3),
             st.dictionaries(st.sampled_from(["a", "b"]), st.integers(-5, 5) | st.floats(0, 1) | st.text(max_size=3)),
         ),
@@ -199,7 +203,7 @@ def test_further_columns_of_different_types_are_kept_as_text(tmp_path):
         max_size=8,
     )
 )
-def test_any_text_and_columns_survive(tmp_path, rows):
+def test_any_text_and_columns_survive(tmp_path: Path, rows: Any) -> None:
     lines = [Line(str(place), text, domain, png(), extra=extra) for place, (text, domain, extra) in enumerate(rows)]
     write_parquet(lines, tmp_path / "any.parquet")
     again = list(read_lines(tmp_path / "any.parquet"))
@@ -208,7 +212,7 @@ def test_any_text_and_columns_survive(tmp_path, rows):
         assert set(old.extra) <= set(line.extra)
 
 
-def test_further_columns_of_any_type_keep_it(tmp_path):
+def test_further_columns_of_any_type_keep_it(tmp_path: Path) -> None:
     columns = {
         "text": ["a", "b", "c"],
         "tags": [["x"], [], ["y", "z"]],
@@ -220,14 +224,14 @@ def test_further_columns_of_any_type_keep_it(tmp_path):
     assert pq.read_table(tmp_path / "b.parquet").select(list(columns)).to_pydict() == columns
 
 
-def test_values_that_share_no_type_become_json(tmp_path):
+def test_values_that_share_no_type_become_json(tmp_path: Path) -> None:
     lines = [Line(str(place), "a", extra={"x": value}) for place, value in enumerate([[1], {"é": "b"}, {}, "s", 2**70])]
     write_parquet(lines, tmp_path / "a.parquet")
     found = [line.extra["x"] for line in read_lines(tmp_path / "a.parquet")]
     assert found == ["[1]", '{"é": "b"}', "{}", "s", str(2**70)]
 
 
-def test_a_split_from_before_is_not_left_beside_the_new_ones(tmp_path):
+def test_a_split_from_before_is_not_left_beside_the_new_ones(tmp_path: Path) -> None:
     write_parquet([Line("1", "a", extra={"split": "test"})], tmp_path / "out")
     with pytest.raises(FadaError, match=r"test\.parquet.*remove it"):
         write_parquet([Line("2", "b")], tmp_path / "out")
@@ -235,7 +239,7 @@ def test_a_split_from_before_is_not_left_beside_the_new_ones(tmp_path):
     assert [line.id for line in read_lines(tmp_path / "out")] == ["3"]
 
 
-def test_a_value_that_cannot_be_read_costs_its_row_only(tmp_path):
+def test_a_value_that_cannot_be_read_costs_its_row_only(tmp_path: Path) -> None:
     texts = pa.array([b"ok", b"caf\xe9", b"far", b"end"], pa.binary()).view(pa.string())
     days = pa.array([0, 0, -800_000 * 365, 0], pa.int32()).cast(pa.date32())
     pq.write_table(pa.table({"text": texts, "day": days}), tmp_path / "x.parquet")
@@ -245,12 +249,12 @@ def test_a_value_that_cannot_be_read_costs_its_row_only(tmp_path):
 
 
 @pytest.mark.parametrize("said", ["[1]", '{"info": [1]}', '{"info": {"features": [1]}}', "1", "{", '{"info": 3}'])
-def test_strange_metadata_hinder_nothing(tmp_path, said):
+def test_strange_metadata_hinder_nothing(tmp_path: Path, said: str) -> None:
     pq.write_table(pa.table({"text": ["a"]}).replace_schema_metadata({"huggingface": said}), tmp_path / "x.parquet")
     assert [line.text for line in read_lines(tmp_path / "x.parquet")] == ["a"]
 
 
-def test_a_line_that_cannot_be_written_is_listed_and_the_others_are_written(tmp_path):
+def test_a_line_that_cannot_be_written_is_listed_and_the_others_are_written(tmp_path: Path) -> None:
     lines = LineSet.of([Line("1", "a"), Line("2", "x\ud800"), Line("3", "b", extra={"n": ["\ud800"]}), Line("4", "c")])
     assert write_parquet(lines, tmp_path / "x.parquet") == 2
     assert [one.source for one in lines.skipped] == ["2", "3"]

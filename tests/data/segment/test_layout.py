@@ -11,7 +11,7 @@ DISTANCE = 25.0
 def row(left: int, right: int, level: float, slope: float = 0.0) -> Row:
     """A row of eight pixels' height."""
     width = right - left
-    return Row(left, level + slope * np.arange(left, right), np.full(width, 8.0), 0.9)
+    return Row(left, level + slope * np.arange(left, right, dtype=np.float64), np.full(width, 8.0), 0.9)
 
 
 def column(left: int, right: int, count: int = 8, top: float = 100.0) -> list[Row]:

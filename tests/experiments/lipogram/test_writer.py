@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,12 +36,13 @@ from fada.targets.target_set import TargetSet
 from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
+from tests.support.types import some
 
 CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} A: {% endif %}"
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory):
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with a byte-level tokenizer and no chat template, as a folder."""
     folder = tmp_path_factory.mktemp("model")
     tokenizer = tiny.byte_level_tokenizer(tiny.ENGLISH * 3, 400)
@@ -50,17 +52,18 @@ def model_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def loaded(model_folder):
+def loaded(model_folder: Path) -> tuple[Any, Any]:
     return load_language_model(str(model_folder))
 
 
-def writer(loaded, **options):
-    return LipogramWriter(*loaded, **({"max_new_tokens": 24, "min_new_tokens": 8, "style": "continue"} | options))
+def writer(loaded: tuple[Any, Any], **options: Any) -> Any:
+    settings: dict[str, Any] = {"max_new_tokens": 24, "min_new_tokens": 8, "style": "continue"}
+    return LipogramWriter(*loaded, **settings | options)
 
 
 @pytest.mark.parametrize("sample", [False, True])
 @pytest.mark.parametrize("letter", ["a", "e"])
-def test_masked_modes_never_violate_and_end_with_a_sentence(loaded, letter, sample):
+def test_masked_modes_never_violate_and_end_with_a_sentence(loaded: tuple[Any, Any], letter: str, sample: bool) -> None:
     own = CharDistribution.from_texts([tiny.ENGLISH])
     for mode, target in (("hard", None), ("soft+hard", lipogram_target(own, letter)), ("soft+hard", None)):
         stories, _ = writer(loaded, sample=sample, num_beams=3).write(
@@ -72,12 +75,12 @@ def test_masked_modes_never_violate_and_end_with_a_sentence(loaded, letter, samp
         assert all(story.text for story in stories)
 
 
-def test_soft_guidance_lowers_the_share_of_the_letter(loaded):
+def test_soft_guidance_lowers_the_share_of_the_letter(loaded: tuple[Any, Any]) -> None:
     topics = list(DEVELOPMENT_TOPICS[:10])
     plain, _ = writer(loaded, sample=True, max_new_tokens=40).write(topics, {"e"}, "plain", seed=1)
     soft, timing = writer(loaded, sample=True, max_new_tokens=40, scale=20_000.0).write(topics, {"e"}, "soft", seed=1)
 
-    def share(stories):
+    def share(stories: Any) -> Any:
         return CharDistribution.from_texts(s.text for s in stories).frequency("e")
 
     assert share(soft) < 0.7 * share(plain)
@@ -86,7 +89,7 @@ def test_soft_guidance_lowers_the_share_of_the_letter(loaded):
     assert all(story.distance is None for story in plain)
 
 
-def test_rates_are_approached_from_both_sides(loaded):
+def test_rates_are_approached_from_both_sides(loaded: tuple[Any, Any]) -> None:
     realised = []
     for rate in (0.02, 0.2):
         w = writer(loaded, sample=True, max_new_tokens=50, min_new_tokens=40, scale=3000.0, warmup=20.0)
@@ -96,8 +99,8 @@ def test_rates_are_approached_from_both_sides(loaded):
     assert realised[1] > 3 * realised[0]
 
 
-def test_sampling_repeats_with_its_seed_and_beam_search_needs_none(loaded):
-    def texts(seed, **options):
+def test_sampling_repeats_with_its_seed_and_beam_search_needs_none(loaded: tuple[Any, Any]) -> None:
+    def texts(seed: int, **options: Any) -> Any:
         stories, _ = writer(loaded, **options).write(["a cat"], {"e"}, "plain", seed=seed)
         return [story.text for story in stories]
 
@@ -111,7 +114,7 @@ class TestKnownWords:
     tokenizer = tiny.character_tokenizer("the ious.ng!")
     table = TokenTable.from_tokenizer(tokenizer)
 
-    def after(self, text, probabilities=None, budget=40, forbidden="e"):
+    def after(self, text: str, probabilities: Any = None, budget: int = 40, forbidden: str = "e") -> Any:
         """The tokens still possible after `text`, with their scores."""
         ids = [1, *(self.tokenizer.convert_tokens_to_ids(c) for c in text)]
         logits = torch.full((1, len(self.tokenizer)), 1e-4).log()
@@ -121,51 +124,51 @@ class TestKnownWords:
         out = rules(torch.tensor([ids]), logits)[0]
         return {name: float(out[i]) for name, i in self.tokenizer.get_vocab().items() if torch.isfinite(out[i])}
 
-    def test_a_word_goes_on_as_a_known_word_without_the_letter_can(self):
+    def test_a_word_goes_on_as_a_known_word_without_the_letter_can(self) -> None:
         possible = self.after("th")
         assert {"i", "u"} <= set(possible) <= {"i", "u", "o"}
 
-    def test_a_word_may_end_only_where_it_is_one(self):
+    def test_a_word_may_end_only_where_it_is_one(self) -> None:
         assert {" ", "."} <= set(self.after("this"))
         assert not {" ", "."} & set(self.after("nothi"))
 
-    def test_a_beginning_is_worth_the_share_of_its_words_that_may_be_written(self):
+    def test_a_beginning_is_worth_the_share_of_its_words_that_may_be_written(self) -> None:
         free, without = self.after("", forbidden="o"), self.after("", forbidden="e")
         assert without["t"] < free["t"]
         assert without["i"] > without["t"]
 
-    def test_a_text_ends_only_after_a_sentence(self):
+    def test_a_text_ends_only_after_a_sentence(self) -> None:
         assert "</s>" not in self.after("this", {" ": 0.5, "</s>": 0.4})
         assert "</s>" in self.after("this.", {" ": 0.5, "</s>": 0.4})
 
-    def test_late_in_the_budget_a_finished_sentence_is_the_end(self):
+    def test_late_in_the_budget_a_finished_sentence_is_the_end(self) -> None:
         assert set(self.after("this.", {" ": 0.9}, budget=6)) == {"</s>"}
 
-    def test_towards_the_end_a_sentence_ends_more_and_more_readily(self):
+    def test_towards_the_end_a_sentence_ends_more_and_more_readily(self) -> None:
         scores = [self.after("this", budget=budget)["."] for budget in (44, 40, 36)]
         assert scores == sorted(scores)
         early, later = (self.after("this is this is this" + " is" * n, budget=42)["."] for n in (0, 6))
         assert later > early
 
-    def test_no_word_begins_that_cannot_be_finished_and_the_last_token_but_one_closes_the_sentence(self):
+    def test_no_word_begins_that_cannot_be_finished_and_the_last_token_but_one_closes_the_sentence(self) -> None:
         assert not set(self.after("this ", budget=8)) & set("t")
         assert set(self.after("this", {" ": 0.9}, budget=6)) == {".", "!"}
 
-    def test_after_a_number_no_word_begins_but_an_ordinal_may_end(self):
+    def test_after_a_number_no_word_begins_but_an_ordinal_may_end(self) -> None:
         tokenizer = tiny.byte_level_tokenizer("on the 19th of this month " * 9, 400)
         rules = KnownWords(tokenizer, TokenTable.from_tokenizer(tokenizer), "e", [2], 0, 40)
         out = rules(torch.tensor([tokenizer(" on 19")["input_ids"]]), torch.zeros(1, len(tokenizer)))[0]
         assert torch.isfinite(out[tokenizer.convert_tokens_to_ids("th")])
         assert not torch.isfinite(out[tokenizer.convert_tokens_to_ids("o")])
 
-    def test_rules_that_leave_nothing_are_dropped(self):
+    def test_rules_that_leave_nothing_are_dropped(self) -> None:
         tokenizer = tiny.character_tokenizer("ab")
         b = tokenizer.convert_tokens_to_ids("b")
         rules = KnownWords(tokenizer, TokenTable.from_tokenizer(tokenizer), "a", [2], 1, 4)
         out = rules(torch.tensor([[1, b, b, b]]), torch.zeros(1, len(tokenizer)))
         assert torch.isfinite(out[0, b])
 
-    def test_every_spelling_in_the_lexicon_is_the_word_it_stands_for(self):
+    def test_every_spelling_in_the_lexicon_is_the_word_it_stands_for(self) -> None:
         tokenizer = tiny.byte_level_tokenizer(tiny.ENGLISH * 3, 400)
         table = TokenTable.from_tokenizer(tokenizer)
         lexicon = Lexicon.of(tokenizer, table, {"garden": 0.2, "don't": 0.1, "naïve": 0.05})
@@ -174,17 +177,17 @@ class TestKnownWords:
         assert all(table.join(tokens).decode() == text for text, tokens, _ in lexicon.spellings)
 
 
-def test_masked_stories_have_no_unknown_words(loaded):
+def test_masked_stories_have_no_unknown_words(loaded: tuple[Any, Any]) -> None:
     stories, _ = writer(loaded, sample=True).write(list(DEVELOPMENT_TOPICS[:6]), {"e"}, "hard", seed=5)
     assert not [word for story in stories for word in unknown_words(story.text)]
 
 
-def test_improbable_tokens_are_left_out():
+def test_improbable_tokens_are_left_out() -> None:
     scores = torch.tensor([[2.0, 1.0, -7.0, -9.0, -torch.inf]])
     assert Plausible(10.0)(torch.zeros(1, 1), scores).tolist() == [[0.0, -1.0, -9.0, -torch.inf, -torch.inf]]
 
 
-def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded):
+def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded: tuple[Any, Any]) -> None:
     w = writer(loaded, sample=True, max_new_tokens=30)
     stories, _ = w.write(list(DEVELOPMENT_TOPICS[:5]), {"e"}, "plain", seed=2)
     nothing, weak, strong = expected_effects(w, stories, {"e"}, [0.0, 5_000.0, 50_000.0])
@@ -194,10 +197,10 @@ def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded)
     assert strong["perplexity"] > 1
 
 
-def test_cells_are_compared_topic_by_topic():
-    def cell(*texts, loss):
+def test_cells_are_compared_topic_by_topic() -> None:
+    def cell(*texts: Any, loss: Any) -> Any:
         stories = [Story(str(i), text, -loss * 10, 10) for i, text in enumerate(texts)]
-        figures = {"lam": 1.0, "scale": 0.0, "metrics": {}, "seconds": 1.0, "guidance_seconds": 0.0}
+        figures: dict[str, Any] = {"lam": 1.0, "scale": 0.0, "metrics": {}, "seconds": 1.0, "guidance_seconds": 0.0}
         return Written(search="sample", seed=0, letter="e", variant="soft", stories=stories, **figures)
 
     plain, soft = cell("the big tree", "we see it", loss=1.0), cell("the big oak", "we got it", loss=1.1)
@@ -223,19 +226,19 @@ def test_cells_are_compared_topic_by_topic():
         ("", ""),
     ],
 )
-def test_stories_are_found_in_imperfect_json(answer, story):
+def test_stories_are_found_in_imperfect_json(answer: str, story: str) -> None:
     assert parse_story(answer) == story
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=60))
-def test_any_story_survives_json_and_no_answer_raises(text):
+def test_any_story_survives_json_and_no_answer_raises(text: str) -> None:
     assert parse_story(json.dumps({"Story": text})) == text.strip()
     assert parse_story("Here:\n" + json.dumps({"Story": text}, ensure_ascii=False) + "\nDone.") == text.strip()
     parse_story(text)
 
 
-def test_forbidden_letters_with_their_accents_on_request():
+def test_forbidden_letters_with_their_accents_on_request() -> None:
     assert forbidden_characters("E") == {"e"}
     assert forbidden_characters("a, e") == {"a", "e"}
     assert {"é", "è", "ê", "ë", "ē", "ẽ"} <= forbidden_characters("e", accents=True)
@@ -245,7 +248,7 @@ def test_forbidden_letters_with_their_accents_on_request():
     assert violating_words("Thé cat, ÉTÉ", {"e"}) == []
 
 
-def test_targets_for_lipograms_and_rates():
+def test_targets_for_lipograms_and_rates() -> None:
     own = CharDistribution.from_texts([tiny.ENGLISH])
     target = lipogram_target(own, "e")
     assert target.frequency("e") == 0.0
@@ -259,7 +262,7 @@ def test_targets_for_lipograms_and_rates():
         focused_target({"e": 1.0})
 
 
-def test_figures_of_stories_are_what_their_names_say():
+def test_figures_of_stories_are_what_their_names_say() -> None:
     stories = [Story("t", "The cat sat. A cat sat.", -6.0, 3), Story("t", "Dogs run", -2.0, 1)]
     figures = measure(stories, {"e"})
     assert figures["outputs"] == 50.0
@@ -272,7 +275,7 @@ def test_figures_of_stories_are_what_their_names_say():
     assert measure([], {"e"})["outputs"] == 0.0
 
 
-def test_thirty_topics_and_none_of_them_is_used_for_tuning():
+def test_thirty_topics_and_none_of_them_is_used_for_tuning() -> None:
     assert len(set(TOPICS)) == len(set(DEVELOPMENT_TOPICS)) == 30
     assert not set(TOPICS) & set(DEVELOPMENT_TOPICS)
 
@@ -295,7 +298,9 @@ def test_thirty_topics_and_none_of_them_is_used_for_tuning():
         (["--recipe", "{bad}", "--out", "{out}"], "colour"),
     ],
 )
-def test_mistakes_are_answered_with_a_reason(model_folder, tmp_path, arguments, message):
+def test_mistakes_are_answered_with_a_reason(
+    model_folder: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "empty").write_text("\n# only a comment\n", encoding="utf-8")
     (tmp_path / "bad").write_text("colour: red\n", encoding="utf-8")
     places = {name: str(tmp_path / name) for name in ("empty", "missing", "bad", "out")}
@@ -307,7 +312,7 @@ def test_mistakes_are_answered_with_a_reason(model_folder, tmp_path, arguments, 
     assert message in str(result.exception)
 
 
-def test_a_story_from_the_command_line(model_folder):
+def test_a_story_from_the_command_line(model_folder: Path) -> None:
     options = [
         "--model",
         str(model_folder),
@@ -328,7 +333,7 @@ def test_a_story_from_the_command_line(model_folder):
     assert "e" not in row["story"].lower()
 
 
-def test_generating_towards_a_target_file(model_folder, tmp_path):
+def test_generating_towards_a_target_file(model_folder: Path, tmp_path: Path) -> None:
     TargetSet.from_texts({"1": [tiny.ENGLISH], "2": ["zzz"]}).save(tmp_path / "targets.json")
     options = ["--model", str(model_folder), "--targets", str(tmp_path / "targets.json"), "--domain", "1", "--json"]
     result = CliRunner().invoke(app, ["generate", "The dog", *options, "--tokens", "8", "--nbest", "2", "--beams", "3"])
@@ -338,12 +343,12 @@ def test_generating_towards_a_target_file(model_folder, tmp_path):
     assert rows[0]["score"] == pytest.approx(0.5 * rows[0]["log_prob"] - 0.5 * rows[0]["distance"], abs=1e-4)
 
 
-def test_an_empty_prompt_is_refused(loaded):
+def test_an_empty_prompt_is_refused(loaded: tuple[Any, Any]) -> None:
     with pytest.raises(FadaError, match="prompt is empty"):
         continue_prompt(*loaded, " ", CharDistribution.from_texts(["ab"]))
 
 
-def test_chat_models_are_instructed_and_their_json_is_closed(loaded):
+def test_chat_models_are_instructed_and_their_json_is_closed(loaded: tuple[Any, Any]) -> None:
     _, tokenizer = loaded
     tokenizer.chat_template = CHAT
     try:
@@ -376,7 +381,7 @@ style: continue
 """
 
 
-def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
+def test_the_experiment_resumes_and_sums_up(model_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(RECIPE.format(model=model_folder), encoding="utf-8")
     out = tmp_path / "out"
@@ -396,12 +401,12 @@ def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
     after = {file.name: file.stat().st_mtime_ns for file in files}
     assert {name for name in before if before[name] != after[name]} == {gone.name}
     assert (summary.done, summary.planned) == (21, 21)
-    assert summary.tuning["chosen"]["e"] in (5000, 10000)
+    assert some(summary.tuning)["chosen"]["e"] in (5000, 10000)
     assert [row.factor for row in summary.rates] == [None, 0.5]
-    assert summary.rates[1].requested > 0
+    assert some(summary.rates[1].requested) > 0
     assert [row.mode for row in summary.author] == ["plain", "soft"]
     soft = next(row for row in summary.rows if row.variant == "soft")
-    assert soft.against["plain"].words < 0
+    assert some(soft.against["plain"].words) < 0
     table = (out / "table.md").read_text(encoding="utf-8")
     assert "| e | soft+hard |" in table
     assert "| e | soft+hard | hard |" in table
@@ -413,13 +418,13 @@ def test_the_experiment_resumes_and_sums_up(model_folder, tmp_path):
         Experiment(LipogramRecipe.load(path).quick(), out)
 
 
-def test_topics_are_read_from_a_file(tmp_path):
+def test_topics_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "topics.txt").write_text("a dog\n\n# no\na cat \n", encoding="utf-8")
     assert read_topics(tmp_path / "topics.txt") == ("a dog", "a cat")
 
 
 @pytest.mark.parametrize("name", ["lipogram", "lipogram-beam"])
-def test_the_committed_tables_come_from_the_committed_stories(name, tmp_path):
+def test_the_committed_tables_come_from_the_committed_stories(name: str, tmp_path: Path) -> None:
     committed = Path(__file__).parents[3] / "results" / name
     folder = tmp_path / name
     shutil.copytree(committed, folder)

@@ -182,7 +182,7 @@ def centre_line(font: Path, unit: str) -> Glyph:
     return Glyph(points, face.getlength(unit) * scale)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _thin(shape: np.ndarray) -> None:  # pragma: no cover - compiled
     """Thin a shape, (h, w) uint8 of 0 and 1 with an empty border, to lines one pixel wide (Zhang and Suen, 1984)."""
     height, width = shape.shape
@@ -225,7 +225,7 @@ def _thin(shape: np.ndarray) -> None:  # pragma: no cover - compiled
                         changed = True
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _press_nib(
     ink: np.ndarray, points: np.ndarray, pressure: np.ndarray, broad: float, narrow: float, angle: float
 ) -> None:  # pragma: no cover - compiled
