@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,7 +176,7 @@ def test_damaged_models_are_refused(tmp_path: Path) -> None:
     np.savez(path, header=np.array(json.dumps({"format": "other"})))
     with pytest.raises(FadaError, match="format 'other'"):
         CharNgram.load(path)
-    for damage in [
+    damages: list[dict[str, Any]] = [
         {"arcs_0": np.array([200], np.uint8)},
         {"character_0": np.array([0, 1, 2, 3, 3, 200, 1], np.uint8)},
         {"longer_0": np.array([255], np.uint8)},
@@ -183,7 +184,8 @@ def test_damaged_models_are_refused(tmp_path: Path) -> None:
         {"start_0": np.array([10**6], np.uint32)},
         {"log_prob_0": np.array(["one"])},
         {"backoff_0": np.full(5, np.nan)},
-    ]:
+    ]
+    for damage in damages:
         CharNgram.train(["ab"], 2).save(path)
         with np.load(path) as file:
             arrays = {**file, **damage}
