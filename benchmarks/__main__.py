@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-NAMES = ("counting", "synthetic", "training", "ctc", "generate", "evaluation")
+NAMES = ("counting", "synthetic", "training", "ctc", "generate", "evaluation", "adapt")
 
 for name in sys.argv[1:] or NAMES:
     print(f"== benchmarks.{name}", flush=True)

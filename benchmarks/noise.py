@@ -10,7 +10,7 @@ from typing import Any
 from fada.common.files import write_json, write_text
 from fada.data.synthetic.set import make_synthetic
 from fada.evaluation.significance import mean_sem
-from fada.experiments.demo import DEMO_LINES, DEMO_SETTINGS
+from fada.experiments.paper_demo import DEMO_LINES, DEMO_SETTINGS
 from fada.training.train import train_all
 
 

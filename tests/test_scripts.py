@@ -21,6 +21,7 @@ def test_a_script_of_a_recipe_imports_what_is_there(script: Path, monkeypatch: p
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.syspath_prepend(script.parent)  # as for a script that is run
     monkeypatch.setitem(sys.modules, script.stem, module)  # dataclasses look their module up
     spec.loader.exec_module(module)
     assert module.__doc__

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from fada import FadaError, load_recognizer
 from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line
+from fada.decoding.knowledge import Knowledge, knowledge_of_model
 from fada.models import registry
-from fada.training.adapt import RECORD, AdaptSettings, adapt, fine_tune
-from tests.support.training_lines import drawn_line, image_lines
+from fada.training.adapt import RECORD, REPLAY, AdaptSettings, adapt, fine_tune
+from tests.support import model_folders
+from tests.support.training_lines import drawn_line, image_lines, sound_lines
 
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=60, learning_rate=2e-3, augment=0.3)
 pytestmark = pytest.mark.slow
@@ -81,6 +84,40 @@ def test_what_does_not_help_is_not_kept(base: Path, corrected: list[Line], tmp_p
     assert not done.kept
     old, new = load_recognizer(base), load_recognizer(tmp_path / "mine")
     assert new.transcribe(corrected) == old.transcribe(corrected)
+
+
+def test_lines_to_remember_by_come_with_the_model(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    shutil.copytree(base, tmp_path / "base")
+    write_parquet(image_lines(6), tmp_path / "base" / REPLAY)
+    settings = QUICK.model_copy(update={"fewest_steps": 2})
+    done = adapt(str(tmp_path / "base"), corrected, tmp_path / "mine", settings)
+    assert done.replayed == 6
+    assert (tmp_path / "mine" / REPLAY).read_bytes() == (tmp_path / "base" / REPLAY).read_bytes()
+
+
+def test_the_adapted_model_carries_what_is_known(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    settings = QUICK.model_copy(update={"fewest_steps": 2})
+    known = Knowledge.from_texts([str(line.text) for line in corrected], name="letters, 2nd part")
+    done = adapt(str(base), corrected, tmp_path / "mine", settings, knowledge=known)
+    assert done.with_text is not None
+    ((name, carried),) = knowledge_of_model(tmp_path / "mine").items()
+    assert name == "letters-2nd-part"
+    assert carried.characters == known.characters
+    record = json.loads((tmp_path / "mine" / RECORD).read_text("utf-8"))
+    assert record["knowledge"]["name"] == "letters, 2nd part"
+    again = adapt(str(tmp_path / "mine"), corrected, tmp_path / "again", settings)
+    assert again.with_text is None
+    assert list(knowledge_of_model(tmp_path / "again")) == [name]
+
+
+@pytest.mark.parametrize("kind", ["trocr", "whisper"])
+def test_other_kinds_of_models_adapt(kind: str, tmp_path: Path) -> None:
+    folder = getattr(model_folders, f"{kind}_folder")(tmp_path / kind)
+    lines = image_lines(6) if kind == "trocr" else sound_lines(6)
+    settings = QUICK.model_copy(update={"fewest_steps": 2, "learning_rate": None})
+    done = adapt(str(folder), lines, tmp_path / "mine", settings)
+    assert done.lines == 6
+    assert len(load_recognizer(tmp_path / "mine").transcribe(lines)) == 6
 
 
 def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: list[Line], tmp_path: Path) -> None:

@@ -1,16 +1,23 @@
 """`fada adapt`: a model made one's own with a handful of corrected lines."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo
 
+if TYPE_CHECKING:
+    from fada.decoding.knowledge import Knowledge
+
+TEXT = typer.Option([], "--text", help="Text of the domain: files, folders, lines with text; may be repeated.")
+KNOWLEDGE = typer.Option(None, "--knowledge", help="A .fada file, or the name of what comes with fada (la, fr).")
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(epilog="Example: `fada adapt french --lines corrected/ --unlabelled pages/ --out mine/`")(adapt)
+    app.command("adapt")(adapt)
 
 
 @with_reading()
@@ -19,15 +26,19 @@ def adapt(
     model: str = typer.Argument(help="Model folder, run folder, hub name, or a model that comes with fada."),
     lines: list[str] = typer.Option(..., "--lines", help="Corrected lines (any source of lines); repeatable."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder of the adapted model."),
+    text: list[str] = TEXT,
+    knowledge: str | None = KNOWLEDGE,
     unlabelled: list[str] = typer.Option(
         [], "--unlabelled", help="More lines of the manuscript, to tell which to correct next; repeatable."
     ),
     replay: list[str] = typer.Option(
-        [], "--replay", help="Lines that the model could read before, so that it forgets nothing; repeatable."
+        [],
+        "--replay",
+        help="Lines that the model could read before, so that it forgets nothing; repeatable. [those in its folder]",
     ),
     folds: int = typer.Option(3, min=2, max=10, help="Parts for cross-validation; their models are averaged."),
     epochs: int = typer.Option(12, min=1, help="Times every line is seen."),
-    learning_rate: float = typer.Option(5e-4, help="At its peak."),
+    learning_rate: float | None = typer.Option(None, help="At its peak. [half that of the model's family]"),
     seed: int = typer.Option(0, help="Decides everything that is random."),
     threads: int | None = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:
@@ -65,6 +76,7 @@ def adapt(
         corrected,
         out,
         settings,
+        knowledge=known_to(model, text, knowledge),
         replay=[line for line in read(replay) if line.text],
         unlabelled=read(unlabelled),
     )
@@ -74,6 +86,8 @@ def adapt(
         f"CER {done.before:.2f} % → {done.after:.2f} % on lines the model did not see "
         f"({done.lines} lines, {folds} parts, p = {done.p_value:.3f})"
     )
+    if done.with_text is not None:
+        echo(f"CER {done.with_text:.2f} % with the text")
     if not done.kept:
         echo(f"no gain: {out} holds the model as it was. Correct more lines, or check that these are right.")
     for count, rate in list(done.expected.items())[1:]:
@@ -83,3 +97,13 @@ def adapt(
     if done.next_lines:
         echo(f"correct next: {', '.join(done.next_lines[:5])}")
     echo(f"{out}: read with it by `fada transcribe {out} …`")
+
+
+def known_to(model: str, text: list[str], knowledge: str | None) -> "Knowledge | None":
+    """What was given of the domain, for a recogniser that was trained as its folder tells; None if nothing was."""
+    from fada.decoding.knowledge import load_knowledge, training_text_of
+    from fada.models.folders import resolve
+
+    if not text and knowledge is None:
+        return None
+    return load_knowledge(None, text, knowledge).with_prior(training_text_of(resolve(model)))

@@ -7,7 +7,7 @@ EXAMPLES = {
     "data inspect": "fada data inspect my_pages/ --domain-from folder --check",
     "data published": "fada data published hpgt --source HPGTR/ --out hpgt/",
     "decode": "fada decode emissions.npz --targets targets.json --lam 0.5 --out out.tsv",
-    "demo": "fada demo --quick",
+    "demo": "fada demo",
     "emit": "fada emit french my_pages/ --domain-from folder --out emissions.npz",
     "evaluate": "fada evaluate references.tsv hypotheses.tsv --normalization nfc",
     "export": "fada export runs/a --out my_model --licence CC-BY-4.0",
@@ -30,4 +30,5 @@ EXAMPLES = {
     "train": "fada train --data lines.parquet --domain-column domain --lam 0.5 --out runs/a",
     "transcribe": "fada transcribe line.png --domain 14",
     "tune": "fada tune runs/a",
+    "worth": "fada worth medieval lines/",
 }

@@ -1,4 +1,4 @@
-"""`fada reproduce`: the paper's tables from recipes."""
+"""`fada reproduce`: the ladder on unseen manuscripts, and the paper's tables from recipes."""
 
 from pathlib import Path
 from typing import Literal
@@ -17,8 +17,9 @@ def register(app: typer.Typer) -> None:
 def reproduce(
     name: str = typer.Argument(
         ...,
-        help="A recipe (a YAML file of recipes/), or a table: main, ablation, domains, beams, lambda, examples, "
-        "diagnostics, overhead, figures (one run of a recipe gives all of them).",
+        help="`unseen` (the ladder on manuscripts that nothing has seen), a recipe (a YAML file of recipes/), or a "
+        "table of the paper: main, ablation, domains, beams, lambda, examples, diagnostics, overhead, figures (one run "
+        "of a recipe gives all of them).",
     ),
     data: str | None = typer.Option(
         None,
@@ -28,6 +29,9 @@ def reproduce(
     runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),
     results: Path = typer.Option(Path("results"), "--results", help="Folder for the results."),
     seed: list[int] | None = typer.Option(None, "--seed", help="Only this seed; may be repeated."),
+    manuscript: list[str] | None = typer.Option(
+        None, "--manuscript", help="Only this one of `unseen`; may be repeated."
+    ),
     arm: list[str] | None = typer.Option(None, "--arm", help="Only this arm; may be repeated."),
     quick: bool = typer.Option(False, "--quick", help="Small settings that end in minutes: the path, not a result."),
     paper: bool = typer.Option(False, "--paper", help="The paper's models and hub data, where the recipe has them."),
@@ -39,6 +43,8 @@ def reproduce(
     recipes and the lipograms; one that cannot run is listed with what is missing (exit code 2), the others go on.
 
     Examples:
+
+        fada reproduce unseen --data FOLDER/latin_script
 
         fada reproduce main --quick --data FOLDER
 
@@ -54,6 +60,9 @@ def reproduce(
     size: Literal["usual", "quick", "paper"] = "quick" if quick else "paper" if paper else "usual"
     scope = Scope(runs, results, seed or (), arm or (), size, jobs)
     try:
+        if name == "unseen":
+            echo((run_arena(data, results, runs, seed, manuscript) / "table.md").read_text(encoding="utf-8"))
+            return
         if name in TABLES:
             outcomes = reproduce_all(name, data, scope)
             echo(summary(outcomes))
@@ -64,3 +73,16 @@ def reproduce(
         raise Interrupted("stopped; what is done is kept. The same command goes on from here.", stop.code) from None
     echo((folder / "table.md").read_text(encoding="utf-8"))
     echo(f"results: {folder}")
+
+
+def run_arena(
+    data: str | None, results: Path, runs: Path, seeds: list[int] | None, manuscripts: list[str] | None
+) -> Path:
+    """Every rung of the ladder on the manuscripts of the arena."""
+    from fada.experiments.arena import Arena
+
+    if data is None:
+        raise FadaError(
+            "the lines of the unseen manuscripts are not in the package: give the folder latin_script (--data)."
+        )
+    return Arena(Path(data), results, runs, seeds=seeds or (0, 1, 2), only=manuscripts or ()).run()

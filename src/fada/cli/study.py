@@ -48,13 +48,26 @@ def study(
 
 def demo(
     out: Path = typer.Option(Path("demo-output"), "--out", "-o", help="Folder for everything the demo makes."),
-    quick: bool = typer.Option(False, "--quick", help="A few lines and one epoch: shows the path, not the result."),
-    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
+    quick: bool = typer.Option(False, "--quick", help="A few steps of each training: shows the path, not the result."),
+    paper: bool = typer.Option(False, "--paper", help="The paper's story instead, on synthetic lines; some minutes."),
+    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time, with --paper."),
 ) -> None:
-    """Show everything on built-in data: lines, targets, training, tuning, guided decoding, table, report."""
+    """A manuscript that the built-in model never saw, read better step by step: its language found, lines corrected.
+
+    With --paper everything that the paper tells of: targets, training with and without alignment, tuning, guided
+    decoding.
+    """
+    if paper:
+        from fada.experiments.paper_demo import paper_demo
+
+        _print(paper_demo(out, quick=quick, jobs=jobs))
+        return
     from fada.experiments.demo import demo as run
 
-    _print(run(out, quick=quick, jobs=jobs))
+    done = run(out, quick=quick)
+    print_rows(done.rows(), f"{done.view.results[0].evaluation.lines} lines on other pages than the corrected ones")
+    echo(f"language found: {done.told}")
+    echo(f"report: {done.report}")
 
 
 def _print(result: "Study") -> None:

@@ -38,6 +38,11 @@ def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> st
         "sure of itself; and no test by five pages can fall below 0.06.",
         "",
         *([] if suffix else _included("Reading", folder / "reading.md")),
+        *_included(
+            "The ladder on unseen manuscripts",
+            folder / "unseen" / "table.md",
+            "fada reproduce unseen --data FOLDER/latin_script",
+        ),
         *_main_table(found),
         *_ablation(found),
         *_ours(found),

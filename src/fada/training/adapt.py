@@ -8,10 +8,11 @@ kept, so an interrupted adaptation goes on with the next one.
 
 import logging
 import math
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,14 @@ from fada.common.say import progress_bar
 from fada.common.settings import read_json
 from fada.data.augment import Augment
 from fada.data.line import Line
+from fada.data.source import read_lines
+from fada.decoding.defaults import certainty_of, weights_for
+from fada.decoding.knowledge import DECODER, FOLDER, SUFFIX, Knowledge, write_knowledge
+from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
-from fada.evaluation.scores import compare
+from fada.evaluation.scores import compare, score_lines
 from fada.models import registry
+from fada.models.ctc import CTCRecognizer
 from fada.models.folders import resolve
 from fada.models.network import Network
 from fada.training.lines import LineDataset, tell_left_out
@@ -40,6 +46,8 @@ log = logging.getLogger(__name__)
 FEWEST = 5
 """Lines below which there is nothing to judge an adaptation by."""
 RECORD = "adapt.json"
+REPLAY = "replay.parquet"
+"""Lines in a model folder that the model could read before it was adapted."""
 _FOLD = "fold-{}.pt"
 _TYPICAL = 8.0
 """Lines after which the error usually begins to fall like a power of their number."""
@@ -57,11 +65,12 @@ class AdaptSettings(BaseModel):
     replay: float = Field(
         default=0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before."
     )
-    learning_rate: float = Field(default=5e-4, gt=0)
+    learning_rate: float | None = Field(default=None, gt=0, description="At its peak; half its family's by default.")
     plain: float = Field(
         default=0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are."
     )
     augment: float = Field(default=1.0, ge=0, le=4)
+    hidden: float = Field(default=0.0, ge=0, lt=1, description="Share of a line that is painted over, in spans.")
     seed: int = 0
 
     def steps(self, lines: int) -> int:
@@ -77,10 +86,13 @@ class Adaptation:
         lines: corrected lines it learnt from.
         before, after: CER in percent of the model as it was and as adapted.
         gain: after minus before, with its p-value.
+        with_text: CER in percent as adapted, read with the knowledge that was given; None if there was none.
         kept: whether the adapted model was kept; otherwise the old one is in the folder.
         expected: lines → CER to be expected of so many corrected lines.
         new_characters: learnt.
         next_lines: ids of unlabelled lines, those worth correcting first at the front.
+        left_out: id → why a line could not be learnt from.
+        replayed: lines to remember by that were shown again.
     """
 
     lines: int
@@ -90,9 +102,11 @@ class Adaptation:
     p_value: float
     kept: bool
     expected: dict[int, float]
+    with_text: float | None = None
     new_characters: str = ""
     next_lines: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    replayed: int = 0
     seconds: float = 0.0
 
 
@@ -102,6 +116,7 @@ def adapt(
     out: Path,
     settings: AdaptSettings | None = None,
     *,
+    knowledge: Knowledge | None = None,
     replay: Sequence[Line] = (),
     unlabelled: Sequence[Line] = (),
 ) -> Adaptation:
@@ -111,7 +126,9 @@ def adapt(
         model: a model folder, run folder, hub name or built-in model.
         lines: with text; at least 5.
         out: the adapted model; if it does not read better than the old one, the old one.
-        replay: lines that the model could read before, so that it does not unlearn what the new ones lack.
+        knowledge: of the manuscript's domain, which the adapted model then carries; otherwise it carries the old one's.
+        replay: lines that the model could read before, so that it does not unlearn what the new ones lack; by default
+            those in its folder (`replay.parquet`), if there are any.
         unlabelled: lines of the manuscript without text; those on which the folds' models disagree most are worth
             correcting next.
 
@@ -124,9 +141,14 @@ def adapt(
         raise FadaError(f"{len(lines)} corrected lines, expected at least {FEWEST}. Correct some more, then adapt.")
     check_writable(out)
     texts = [str(line.text) for line in lines]
-    job = {"model": model, "lines": [[line.id, line.text] for line in lines], "settings": settings.model_dump()}
+    job: dict[str, Any] = {"model": model, "settings": settings.model_dump()}
+    job["lines"] = [[line.id, line.text] for line in lines]
+    job["knowledge"] = (
+        None if knowledge is None else {**knowledge.about.model_dump(mode="json"), "is": knowledge.fingerprint()}
+    )
     work = _opened(out, job)
     old = registry.load_network(model)
+    replay = replay or _remembered(model)
     data = LineDataset(old, lines, (), None)
     tell_left_out(data, "train")
     before = read_texts(old, data)
@@ -134,10 +156,12 @@ def adapt(
     tell_left_out(waiting, "unlabelled")
     folds = _folds(len(data), settings.folds, settings.seed)
     after: list[str] = [""] * len(data)
+    with_text: list[str] = [""] * len(data)
     readings: list[list[str]] = []
-    mean: dict[str, Tensor] = {}
+    mean = Mean()
     adapted = old
     for number, held_out in enumerate(folds):
+        torch.manual_seed(settings.seed)  # new characters begin alike in every fold
         adapted = registry.build(model, texts)
         chosen = [line for i, line in enumerate(data.lines) if i not in set(held_out.tolist())]
         stored = work / _FOLD.format(number)
@@ -151,26 +175,54 @@ def adapt(
         part = LineDataset(adapted, [data.lines[i] for i in held_out], (), None)
         for i, text in zip(held_out.tolist(), read_texts(adapted, part), strict=True):
             after[i] = text
+        if knowledge is not None:
+            for i, text in zip(held_out.tolist(), read_knowing(adapted, part.lines, knowledge), strict=True):
+                with_text[i] = text
         if waiting.lines:
             readings.append(read_texts(adapted, LineDataset(adapted, waiting.lines, (), None)))
-        for name, value in adapted.model.state_dict().items():
-            share = value.double() / len(folds) if value.is_floating_point() else value
-            mean[name] = mean[name] + share if name in mean and value.is_floating_point() else share
-    adapted.model.load_state_dict({n: v.to(adapted.model.state_dict()[n].dtype) for n, v in mean.items()})
+        mean.add(adapted.model.state_dict())
+    mean.load_into(adapted.model)
     references = [str(line.text) for line in data.lines]
     result = _judged(references, before, after, len(folds))
     order = np.argsort(-_disagreement(readings), kind="stable")
     found = Adaptation(
         **result,
+        with_text=None if knowledge is None else round(score_lines(references, with_text).rates()["cer"], 2),
         new_characters="".join(sorted(set(getattr(adapted, "symbols", ())) - set(getattr(old, "symbols", ())))),
         next_lines=[waiting.lines[i].id for i in order],
         left_out=data.left_out,
+        replayed=len(replay),
         seconds=round(time.monotonic() - started, 1),
     )
-    _save(adapted if found.kept else old, model, out)
+    _save(adapted if found.kept else old, model, knowledge, out)
     write_json(out / RECORD, {**job, **asdict(found), "fada_version": __version__})
     shutil.rmtree(work)
     return found
+
+
+class Mean:
+    """The mean of the weights of several models; what is no number with a point (counters) is that of the last."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sums: dict[str, Tensor] = {}
+
+    def add(self, weights: Mapping[str, Tensor]) -> None:
+        """Take a model in."""
+        self.count += 1
+        for name, value in weights.items():
+            summed = value.is_floating_point() and name in self._sums
+            self._sums[name] = self._sums[name] + value.double() if summed else value.detach().clone().double()
+
+    def load_into(self, model: torch.nn.Module) -> None:
+        """Give a model the mean."""
+        like = model.state_dict()
+        model.load_state_dict(
+            {
+                name: (value / self.count if like[name].is_floating_point() else value).to(like[name].dtype)
+                for name, value in self._sums.items()
+            }
+        )
 
 
 def fine_tune(
@@ -183,13 +235,14 @@ def fine_tune(
 ) -> None:
     """Train all weights for a fixed number of steps, the rate falling to zero, the last steps on lines as they are."""
     torch.manual_seed(seed)
-    own = LineDataset(recognizer, lines, (), Augment(settings.augment, seed))
-    old = LineDataset(recognizer, replay, (), Augment(settings.augment, seed))
+    own = LineDataset(recognizer, lines, (), Augment(settings.augment, seed, settings.hidden))
+    old = LineDataset(recognizer, replay, (), Augment(settings.augment, seed, settings.hidden))
     known = round(settings.replay * settings.batch_size) if len(old) else 0
     batches = zip(_endless(own, settings.batch_size - known, seed), _endless(old, known, seed + 1), strict=False)
     steps = settings.steps(len(own))
     weights = [weight for weight in recognizer.model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, settings.learning_rate, weight_decay=0.01)
+    rate = settings.learning_rate or registry.learning_rate(recognizer) / 2
+    optimizer = torch.optim.AdamW(weights, rate, weight_decay=0.01)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     with progress_bar() as progress:
         task = progress.add_task(title, total=steps)
@@ -267,7 +320,7 @@ def _disagreement(readings: Sequence[Sequence[str]]) -> NDArray[np.float64]:
 
 def _opened(out: Path, job: dict[str, Any]) -> Path:
     """The folder of finished folds; one of another adaptation, and a finished model, are refused."""
-    if (out / "config.json").exists():
+    if (out / "config.json").exists() and not (out / "folds" / "job.json").exists():
         raise FadaError(f"{out} already holds a model. Choose another folder, or delete it.")
     work = out / "folds"
     work.mkdir(parents=True, exist_ok=True)
@@ -283,9 +336,36 @@ def _opened(out: Path, job: dict[str, Any]) -> Path:
     return work
 
 
-def _save(recognizer: Network, model: str, out: Path) -> None:
-    """The model folder, with the decoder that was stored with the old one."""
+def _remembered(model: str) -> list[Line]:
+    """The lines that came with a model to remember by."""
+    stored = Path(resolve(model)) / REPLAY
+    return list(read_lines(stored)) if stored.is_file() else []
+
+
+def _save(recognizer: Network, model: str, knowledge: Knowledge | None, out: Path) -> None:
+    """The model folder, with what is known: the knowledge given, or what was stored with the old model."""
     recognizer.save_pretrained(out)
-    decoder = Path(resolve(model)) / "decoder"
-    if decoder.is_dir() and not (out / "decoder").exists():
-        shutil.copytree(decoder, out / "decoder")
+    folder = Path(resolve(model))
+    if (folder / REPLAY).is_file():
+        shutil.copy(folder / REPLAY, out / REPLAY)
+    known = out / FOLDER
+    shutil.rmtree(known, ignore_errors=True)
+    if (folder / FOLDER).is_dir():
+        shutil.copytree(folder / FOLDER, known)
+    if knowledge is not None:
+        for path in known.glob(f"*{SUFFIX}"):
+            path.unlink()
+        known.mkdir(exist_ok=True)
+        name = re.sub(r"[^\w-]+", "-", knowledge.name).strip("-") or "text"
+        write_knowledge(replace(knowledge, domain_lms={}), known / f"{name}{SUFFIX}")
+    elif (folder / DECODER).is_dir():
+        shutil.copytree(folder / DECODER, out / DECODER, dirs_exist_ok=True)
+
+
+def read_knowing(recognizer: Network, lines: Sequence[Line], knowledge: Knowledge) -> list[str]:
+    """What a recogniser reads with knowledge, at the default weights; models without emissions read without it."""
+    if not isinstance(recognizer, CTCRecognizer):
+        return read_texts(recognizer, LineDataset(recognizer, lines, (), None))
+    emissions = recognizer.emit(lines)
+    weights = weights_for(knowledge.characters, certainty_of(emissions.log_probs))
+    return BeamSearch(emissions, knowledge).choose(weights)

@@ -1,0 +1,61 @@
+"""`fada worth`: before any work, what it would bring."""
+
+import typer
+
+from fada.cli.adapt import KNOWLEDGE, TEXT, known_to
+from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.output import AS_JSON, echo, print_json, print_rows
+from fada.errors import FadaError
+
+SHOWN = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("worth")(worth)
+
+
+@with_reading()
+def worth(
+    reading: ReadingOptions,
+    model: str = typer.Argument(help="Model folder, run folder, hub name, or a model that comes with fada."),
+    inputs: list[str] = typer.Argument(help="Lines of one manuscript (any source of lines), with or without text."),
+    text: list[str] = TEXT,
+    knowledge: str | None = KNOWLEDGE,
+    threads: int | None = typer.Option(None, min=1, help="CPU threads."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Tell before any work what it would bring: the error to expect, what text can add, which lines to correct first.
+
+    Nothing is needed but the lines. Without a text the language is found among those that the model knows.
+    """
+    from fada.cli.transcribe import open_model, show_problems
+    from fada.decoding.evidence import infer
+    from fada.decoding.knowledge import knowledge_of_model
+    from fada.experiments.worth import worth as run
+    from fada.models.ctc import CTCRecognizer
+    from fada.models.folders import resolve
+
+    recognizer, lines = open_model(model, inputs, threads, **reading.given())
+    if not isinstance(recognizer, CTCRecognizer):
+        raise FadaError(f"{model}: a model that writes token by token; what lines are worth is told of CTC models.")
+    emissions = recognizer.emit(lines)
+    show_problems([str(one) for one in lines.skipped], lines.notes)
+    known, domain = known_to(model, text, knowledge), ", ".join([*text, *filter(None, [knowledge])])
+    if known is None:
+        posterior = infer(emissions, emissions.log_probs, knowledge_of_model(resolve(model)))
+        known, domain = posterior.knowledge, str(posterior)
+    told = run(emissions, known)
+    if as_json:
+        print_json({**told.to_dict(), "domain": domain})
+        return
+    echo(f"{told.lines} lines, {told.characters:,} characters read; domain: {domain}")
+    rows = [{"what you have": "nothing: plain reading", "CER to expect (80 % interval)": str(told.predicted)}]
+    rows += [{"what you have": n, "CER to expect (80 % interval)": str(rate)} for n, rate in told.expected.items()]
+    print_rows(rows)
+    echo(f"the recogniser leaves {told.open_bits:.2f} bits per character open")
+    if told.frequency_bits is not None:
+        echo(f"character frequencies can tell at most {told.frequency_bits:.2f} bits per character of them")
+    if told.text_bits is not None:
+        echo(f"the text tells {told.text_bits:.2f} bits per character more than the frequencies of what was read")
+    echo(f"correct first: {', '.join(told.correct_first[:SHOWN])}")
