@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test fuzz lint format bench clean
+.PHONY: demo serve test fuzz lint format bench clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -21,6 +21,9 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/fada demo
+
+serve: $(STAMP)
+	$(BIN)/fada serve
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -3,6 +3,7 @@
 EXTRAS = {
     "accelerate": "train",
     "datasets": "hub",
+    "fastapi": "serve",
     "fontTools": "synth",
     "gguf": "lipogram",
     "matplotlib": "analysis",
@@ -16,6 +17,7 @@ EXTRAS = {
     "tokenizers": "train",
     "torch": "train",
     "transformers": "train",
+    "uvicorn": "serve",
     "wordfreq": "lipogram",
 }
 """Extra by the name under which a package is imported."""

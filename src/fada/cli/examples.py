@@ -20,6 +20,7 @@ EXAMPLES = {
     "reproduce": "fada reproduce recipes/main-hpgt-crnn.yaml --quick",
     "results": "fada results --out docs/results.md",
     "segment": "fada segment photographs/ --out my_pages/",
+    "serve": "fada serve my_desk/",
     "study": "fada study my_pages/ --domain-from folder --out my_study/",
     "synth": "fada synth synthetic/ --count 200 --domain-count 2",
     "targets build": "fada targets build letters/1650 letters/1850 --letters-only -o targets.json",

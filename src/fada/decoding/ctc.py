@@ -34,6 +34,7 @@ from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
 from fada.decoding.weights import BEAM, DISTANCE, LAM, SCALE
+from fada.decoding.words import Word, checked, forced
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.alphabet import Alphabet, alphabet_of
@@ -141,7 +142,14 @@ class CTCBeamDecoder:
             other._tables, other._automata = self._tables, self._automata
         return other
 
-    def decode(self, log_probs: Any, nbest: int = 1, alignment: bool = False, prefix: str = "") -> list[Hypothesis]:
+    def decode(
+        self,
+        log_probs: Any,
+        nbest: int = 1,
+        alignment: bool = False,
+        prefix: str = "",
+        words: Sequence[Word] = (),
+    ) -> list[Hypothesis]:
         """The best readings of one line, best first.
 
         Args:
@@ -150,10 +158,33 @@ class CTCBeamDecoder:
             alignment: whether the hypotheses tell the frames and the confidence of each character.
             prefix: what the text must begin with, as it is written. Its probability is summed over all paths; the
                 beam is for what follows. If it cannot be, the one hypothesis is empty and impossible.
+            words: texts that stand in the line, each with its first frame and the one after its last: of the paths only
+                those count that write exactly this text there. What stands before, in and after a word is collapsed
+                for itself, see :mod:`fada.decoding.words`.
         """
+        if words:
+            return self._with_words(log_probs, nbest, alignment, prefix, words)
         if prefix:
             return self._continue(log_probs, nbest, alignment, prefix)
         return self.decode_batch([log_probs], nbest=nbest, alignment=alignment)[0]
+
+    def _with_words(
+        self, log_probs: Any, nbest: int, alignment: bool, prefix: str, words: Sequence[Word]
+    ) -> list[Hypothesis]:
+        """The best readings that have `words` in their frames: each way to write them has a beam of its own."""
+        nbest = min(_check_count("nbest", nbest), self.beam_size)
+        line = self._classes.without_empty(normalized(self._classes.read(log_probs)))
+        lam = 1.0 if self.target is None else self.lam
+        found = [
+            way.restored(hypothesis, lam)
+            for way in forced(line, checked(words, len(line)), self.symbols, self.blank)
+            if way.log_prob > -np.inf
+            for hypothesis in self.decode(way.log_probs, nbest, alignment, prefix)
+            if hypothesis.log_prob > -np.inf
+        ]
+        found.sort(key=lambda h: -h.score)
+        guidance = None if self.target is None else self._row(self.target).guidance
+        return found[:nbest] or [Hypothesis("", -np.inf, -np.inf, guidance and guidance.distance_of(""))]
 
     def _continue(self, log_probs: Any, nbest: int, alignment: bool, prefix: str) -> list[Hypothesis]:
         """The best readings that begin with `prefix`: each way to write it has a beam of its own."""

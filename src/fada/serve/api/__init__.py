@@ -1,0 +1,1 @@
+"""The HTTP interface, a module for each subject."""

@@ -1,0 +1,151 @@
+"""Knowledge of a document: domain, texts, weights, targets; what it is worth; frequencies of texts; reports."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, File, Query, UploadFile
+
+from fada.errors import FadaError
+from fada.serve import worth
+from fada.serve.api.common import ERRORS, Number, OfDesk
+from fada.serve.desk import Desk, MissingError
+from fada.serve.jobs import shown
+from fada.serve.knowledge import UNKNOWN, Chosen
+from fada.serve.schema import (
+    DocumentKnowledge,
+    Job,
+    KnowledgeChange,
+    KnowledgeSet,
+    KnowledgeWeights,
+    NewText,
+    TargetFrequency,
+    TextHead,
+    Worth,
+)
+from fada.serve.store import insert
+from fada.text.characters import OTHER, unicode_name
+
+router = APIRouter(tags=["knowledge"], responses=ERRORS)
+Page = Annotated[int | None, Query(ge=1, le=2**53, description="The open page, which is read again first.")]
+_TEXT = 20_000_000
+"""Characters of one text at most."""
+
+
+def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
+    row = desk.document(document)
+    known = desk.known(document)
+    texts = "SELECT id, name, length(text) AS characters FROM texts WHERE document = ? ORDER BY id"
+    counted, target = known.counted, known.target
+    training = known.knowledge.prior
+    targets = []
+    if counted is not None and target is not None:
+        for symbol, frequency in sorted(
+            zip(target.symbols, target.frequencies.tolist(), strict=True), key=lambda one: -counted.frequency(one[0])
+        ):
+            if symbol != OTHER:
+                targets.append(
+                    TargetFrequency(
+                        character=symbol,
+                        name=unicode_name(symbol),
+                        frequency=frequency,
+                        counted=counted.frequency(symbol),
+                        training=None if training is None else training.frequency(symbol),
+                    )
+                )
+    return DocumentKnowledge(
+        domain=Chosen.of(_stored(row)).domain,
+        inferred=None,
+        domains=known.domains,
+        texts=[TextHead(**text) for text in desk.store.rows(texts, document)],
+        weights=KnowledgeWeights(**known.weights),
+        targets=targets,
+    )
+
+
+def _stored(row: dict[str, Any]) -> dict[str, Any]:
+    import json
+
+    found: dict[str, Any] = json.loads(row["knowledge"])
+    return found
+
+
+@router.get("/documents/{document}/knowledge")
+def get_knowledge(desk: OfDesk, document: Number) -> DocumentKnowledge:
+    """What is known of a document."""
+    return _knowledge(desk, document)
+
+
+@router.put("/documents/{document}/knowledge")
+def set_knowledge(desk: OfDesk, document: Number, given: KnowledgeChange, page: Page = None) -> KnowledgeSet:
+    """Change what is given; the document is read again from its emissions, the open page first."""
+    before = Chosen.of(_stored(desk.document(document)))
+    asked = given.model_dump(exclude_unset=True)
+    domain = asked.get("domain", before.domain)
+    if domain not in (None, UNKNOWN) and domain not in desk.known(document).domains:
+        raise FadaError(f"no domain {domain!r} here. There are: {', '.join(desk.known(document).domains) or 'none'}.")
+    chosen = Chosen(domain, asked.get("weights", before.weights), asked.get("targets", before.targets) or {})
+    job = desk.choose(document, chosen, page)
+    return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+
+
+def _add_text(desk: Desk, document: int, name: str, text: str, page: int | None) -> KnowledgeSet:
+    desk.document(document)
+    text = text.replace("\0", "")
+    if not text.strip():
+        raise FadaError(f"{name}: there is no text in it.")
+    desk.jobs.check_room()
+    values = {"document": document, "name": name, "text": text}
+    taken = {row["name"] for row in desk.store.rows("SELECT name FROM texts WHERE document = ?", document)}
+    number = 2
+    while values["name"] in taken:
+        values["name"] = f"{name}~{number}"
+        number += 1
+    desk.store.write(lambda connection: insert(connection, "texts", values))
+    job = desk.again(document, page)
+    return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+
+
+@router.post("/documents/{document}/texts", status_code=201)
+def add_text(desk: OfDesk, document: Number, given: Annotated[NewText, Body()], page: Page = None) -> KnowledgeSet:
+    """A text that was pasted: its frequencies and a language model of it guide the reading."""
+    return _add_text(desk, document, given.name, given.text, page)
+
+
+@router.post("/documents/{document}/texts/files", status_code=201)
+def add_text_files(
+    desk: OfDesk,
+    document: Number,
+    files: Annotated[list[UploadFile], File(description="Plain text, UTF-8.")],
+    page: Page = None,
+) -> KnowledgeSet:
+    """Texts that were dropped as files."""
+    result = None
+    for file in files:
+        data = file.file.read(4 * _TEXT + 1)
+        name = (file.filename or "text").rsplit("/")[-1][:200]
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise FadaError(f"{name}: not UTF-8 text. Save it as UTF-8, as plain text.") from None
+        if len(text) > _TEXT:
+            raise FadaError(f"{name}: more than {_TEXT:,} characters. Give a part of it.")
+        result = _add_text(desk, document, name, text, page)
+    if result is None:
+        raise FadaError("no file was sent.")
+    return result
+
+
+@router.delete("/documents/{document}/texts/{text}")
+def delete_text(desk: OfDesk, document: Number, text: Number, page: Page = None) -> KnowledgeSet:
+    """Forget a text; the document is read again without it."""
+    if not desk.store.row("SELECT id FROM texts WHERE id = ? AND document = ?", text, document):
+        raise MissingError(f"there is no text {text} of document {document}.")
+    desk.jobs.check_room()
+    desk.store.write(lambda connection: connection.execute("DELETE FROM texts WHERE id = ?", (text,)) and None)
+    job = desk.again(document, page)
+    return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+
+
+@router.get("/documents/{document}/worth")
+def get_worth(desk: OfDesk, document: Number) -> Worth:
+    """Bits per character that each source of knowledge carries over the recogniser's own prior."""
+    return Worth(**worth.of_document(desk, document))

@@ -1,0 +1,302 @@
+"""The process that holds the network: finds lines, runs a recogniser over them, and tells what it found.
+
+Tasks come as lines of JSON on standard input, answers leave on standard output, each with the number of its task.
+Emissions are written as files. Whoever started the process may kill it at any time; when its input ends, it ends.
+"""
+
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fada.errors import FadaError
+
+Answer = dict[str, Any]
+Task = Callable[..., Iterator[Answer]]
+
+
+def pages(folder: str, direction: str, most: int, pixels: int, seconds: int) -> Iterator[Answer]:
+    """The pages of what was uploaded into a folder: archives unpacked, PDFs drawn, ALTO and PAGE files read."""
+    source = Path(folder)
+    for archive in sorted(source.glob("*.zip")):
+        _unpack(archive, source)
+    made = source / "pages"
+    made.mkdir(exist_ok=True)
+    found = sorted(_files(source), key=_natural)
+    told = 0
+    covered: set[Path] = set()
+    for answer in _pages_of_xml([file for file in found if file.suffix.lower() == ".xml"], source):
+        if "page" in answer:
+            covered.add(Path(answer["page"]["file"]).resolve())
+            told += 1
+        yield answer
+    for file in found:
+        if file.suffix.lower() == ".xml" or file.resolve() in covered:
+            continue
+        try:
+            for answer in _pages_of_file(file, made, pixels, seconds):
+                if told >= most:
+                    raise FadaError(f"more than {most} pages. Divide the document.")
+                told += 1
+                yield answer
+        except FadaError as error:
+            yield {"problem": _without(folder, str(error))}
+
+
+def _natural(file: Path) -> Any:
+    from fada.text.characters import natural_key
+
+    return natural_key(file.name)
+
+
+def _files(source: Path) -> Iterator[Path]:
+    from fada.serve.project import IMAGES, SOUNDS, sniffed
+
+    for file in sorted(source.rglob("*")):
+        if file.is_symlink() or not file.is_file() or "pages" in file.relative_to(source).parts[:1]:
+            continue
+        with file.open("rb") as stream:
+            kind = sniffed(stream.read(4096))
+        if kind in IMAGES | SOUNDS | {".pdf", ".xml"}:
+            yield file
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack what can be read of a ZIP file, beside it; names cannot leave the folder."""
+    from fada.data.read import unpacked
+    from fada.serve.project import safe_name, sniffed
+
+    for file in sorted(unpacked(archive).rglob("*")):
+        if not file.is_file() or file.is_symlink():
+            continue
+        with file.open("rb") as stream:
+            kind = sniffed(stream.read(4096))
+        if kind in (None, ".zip"):
+            continue
+        place = folder / safe_name(file.name, str(kind))
+        if not place.exists():
+            os.link(file, place) if file.stat().st_dev == folder.stat().st_dev else place.write_bytes(file.read_bytes())
+    archive.rename(archive.with_suffix(".unpacked"))
+
+
+def _pages_of_xml(files: list[Path], source: Path) -> Iterator[Answer]:
+    """Pages with the lines and texts that ALTO and PAGE files give them."""
+    if not files:
+        return
+    from fada.data.crop import PageCrop
+    from fada.data.source import read_lines
+
+    lines = read_lines([str(file) for file in files], untranscribed=True, images=source)
+    by_page: dict[Path, list[tuple[PageCrop, str | None]]] = {}
+    for line in lines:
+        if isinstance(line.image, PageCrop):
+            by_page.setdefault(line.image.page, []).append((line.image, line.text))
+    for file, found in by_page.items():
+        crop = found[0][0]
+        if not Path(file).resolve().is_relative_to(source.resolve()):
+            yield {"problem": f"{Path(file).name}: outside of what was uploaded"}
+            continue
+        yield {
+            "page": {
+                "file": str(file),
+                "name": Path(file).stem,
+                "media": "image",
+                "width": crop.page_size[0],
+                "height": crop.page_size[1],
+                "upright": crop.upright,
+            },
+            "lines": [
+                {"outline": [*one.polygon], "baseline": [*one.baseline], "text": text or None} for one, text in found
+            ],
+        }
+    for skipped in lines.skipped:
+        yield {"problem": _without(str(source), str(skipped))}
+
+
+def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterator[Answer]:
+    from PIL import Image
+
+    from fada.data.images import image_size
+    from fada.data.segment.photographs import photographs
+    from fada.serve.project import SOUNDS, sniffed
+
+    with file.open("rb") as stream:
+        kind = sniffed(stream.read(4096))
+    if kind in SOUNDS:
+        yield {"page": _sound(file, made, seconds)}
+        return
+    for photograph in photographs(file, made):
+        width, height, _, sideways = image_size(photograph.file)
+        width, height = (height, width) if sideways else (width, height)
+        if width * height > min(pixels, Image.MAX_IMAGE_PIXELS or pixels) * 2:
+            raise FadaError(f"{file.name}: {width:,} x {height:,} pixels, too many. Scale it down.")
+        size = {"width": width, "height": height, "upright": True}
+        yield {"page": {"file": str(photograph.file), "name": photograph.name, "media": "image", **size}}
+
+
+def _sound(file: Path, made: Path, seconds: int) -> Answer:
+    """A recording as a page: its picture is its spectrogram, 50 columns a second."""
+    import numpy as np
+    from PIL import Image
+
+    from fada.common.files import replacing
+    from fada.data.audio import SAMPLE_RATE, load_audio
+
+    samples = load_audio(file)
+    if len(samples) > seconds * SAMPLE_RATE:
+        raise FadaError(f"{file.name}: longer than {seconds} seconds. Cut it into parts.")
+    step, window = SAMPLE_RATE // 50, 512
+    columns = min(max(1, len(samples) // step), 60_000)
+    padded = np.pad(samples, (0, window + step))
+    power = np.empty((128, columns), np.float32)
+    hann = np.hanning(window).astype(np.float32)
+    for x in range(columns):
+        spectrum = np.abs(np.fft.rfft(padded[x * step : x * step + window] * hann))[:256]
+        power[:, x] = np.log10(spectrum.reshape(128, 2).mean(1) + 1e-4)[::-1]
+    grey = 255 - (np.clip((power + 4) / 6, 0, 1) * 255).astype(np.uint8)
+    picture = made / f"{file.name}.png"
+    with replacing(picture) as temporary:
+        Image.fromarray(grey).save(temporary, format="PNG")
+    return {
+        "file": str(picture),
+        "name": file.stem,
+        "media": f"audio:{file.name}",
+        "width": columns,
+        "height": 128,
+        "upright": True,
+    }
+
+
+def segment(file: str, upright: bool, right_to_left: bool) -> Iterator[Answer]:
+    """The lines of a page image; an image that is shaped like a line is one."""
+    from fada.data.images import load_line_image
+    from fada.data.segment.detector import is_installed
+    from fada.data.segment.page import LINE_HEIGHT, find_lines
+
+    image = load_line_image(file, upright=upright)
+    width, height = image.size
+    whole = [(0.0, 0.0), (float(width), 0.0), (float(width), float(height)), (0.0, float(height))]
+    one = {"lines": [{"outline": whole, "baseline": [(0.0, 0.75 * height), (float(width), 0.75 * height)]}]}
+    if not (height > LINE_HEIGHT and width < 2 * height):
+        yield one
+        return
+    if not is_installed():
+        raise FadaError("finding lines on a page needs the extra [pages]: pip install 'fada[pages]', or draw them.")
+    found = find_lines(image, right_to_left=right_to_left)
+    if not found.lines:
+        raise FadaError("no text was found on this page. Is it blank, or not turned upright? Lines can be drawn.")
+    yield {"lines": [{"outline": [*line.outline], "baseline": [*line.baseline]} for line in found.lines]}
+
+
+@lru_cache(maxsize=2)
+def _recognizer(model: str) -> Any:
+    from fada.models.registry import load_recognizer
+
+    return load_recognizer(model)
+
+
+def alphabet(model: str) -> Iterator[Answer]:
+    """What a model can write."""
+    yield _alphabet(_recognizer(model))
+
+
+def _alphabet(recognizer: Any) -> Answer:
+    if recognizer.kind == "ctc":
+        return {"kind": "ctc", "symbols": list(recognizer.symbols), "blank": recognizer.blank}
+    return {"kind": "tokens", "symbols": [], "blank": 0}
+
+
+def read(model: str, lines: list[dict[str, Any]], out: str, beam: int) -> Iterator[Answer]:
+    """Run the network over lines: the emissions of each go to a file, a token model tells its text.
+
+    Args:
+        lines: `id`, `page` (file), `size`, `upright`, `outline`, `baseline`, `emission` (name of the file to write), or
+            `audio` (file).
+        out: folder for emissions.
+    """
+    from fada.data.crop import PageCrop
+    from fada.data.line import Line
+    from fada.decoding.knowledge import Decoder, Knowledge
+    from fada.decoding.weights import Weights
+
+    recognizer = _recognizer(model)
+    yield {"alphabet": _alphabet(recognizer)}
+    stored = Decoder.of_model(recognizer.folder) if recognizer.folder else None
+    stored = stored or Decoder(Weights(), Knowledge())
+    for one in lines:
+        try:
+            if one.get("audio"):
+                line = Line(str(one["id"]), audio=Path(one["audio"]))
+            else:
+                shape = [tuple(map(tuple, one[name])) for name in ("outline", "baseline")]
+                crop = PageCrop(Path(one["page"]), tuple(one["size"]), *shape, upright=one["upright"])
+                line = Line(str(one["id"]), image=crop)
+            if recognizer.modality != ("audio" if line.audio is not None else "image"):
+                raise FadaError(f"this model reads {recognizer.modality}. Choose another one for these files.")
+            if recognizer.kind == "ctc":
+                (scores,) = recognizer.emit([line], batch_size=1).log_probs
+                _save(Path(out) / f"{one['emission']}.npz", scores)
+                yield {"line": one["id"], "emission": one["emission"]}
+            else:
+                best = recognizer.search([replace(line, text=None)], stored.knowledge).hypotheses(stored.weights)[0]
+                yield {"line": one["id"], "text": best.text, "score": best.score}
+        except FadaError as error:
+            yield {"line": one["id"], "problem": _without(out, str(error))}
+
+
+def _save(file: Path, log_probs: Any) -> None:
+    import numpy as np
+
+    from fada.common.files import replacing
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, log_probs=np.asarray(log_probs, np.float32))
+
+
+def _without(folder: str, text: str) -> str:
+    """A message without the places of the server's disk."""
+    for place in (folder, str(Path(folder).resolve()), str(Path(folder).parent)):
+        text = text.replace(place + os.sep, "").replace(place, "")
+    return text
+
+
+TASKS: dict[str, Task] = {"pages": pages, "segment": segment, "alphabet": alphabet, "read": read}
+
+
+def main() -> None:
+    """Work until the input ends."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what a library prints is no answer
+    if threads := os.environ.get("FADA_WORKER_THREADS"):
+        import torch
+
+        torch.set_num_threads(int(threads))
+
+    def answer(number: int, kind: str, value: Any) -> None:
+        out.write(json.dumps([number, kind, value], ensure_ascii=True) + "\n")
+        out.flush()
+
+    for text in sys.stdin:
+        number, task, asked = json.loads(text)
+        try:
+            for found in TASKS[task](**asked):
+                answer(number, "part", found)
+            answer(number, "end", None)
+        except FadaError as error:
+            answer(number, "problem", str(error))
+        except BrokenPipeError:
+            return
+        except (OSError, ValueError, MemoryError, RuntimeError, LookupError, TypeError, zipfile.BadZipFile) as error:
+            if isinstance(error, BrokenPipeError):
+                return
+            answer(number, "failure", f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What a source of knowledge is worth: bits per character that it saves on the document's own lines."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fada.decoding.lm import CharNgram
+from fada.serve.desk import Desk
+from fada.targets.distribution import CharDistribution
+
+_MOST_LINES = 2000
+
+
+def of_document(desk: Desk, document: int) -> dict[str, Any]:
+    """Bits per character of each source, over what the recogniser expects by itself: the characters of its training
+    text, else all characters of its alphabet alike. Measured on confirmed lines, else on what was read.
+    """
+    desk.document(document)
+    known = desk.known(document)
+    query = (
+        "SELECT lines.text FROM lines JOIN pages ON pages.id = lines.page WHERE pages.document = ? "
+        "AND lines.text != '' AND lines.state {} LIMIT ?"
+    )
+    rows = desk.store.rows(query.format("= 'confirmed'"), document, _MOST_LINES)
+    confirmed = bool(rows)
+    rows = rows or desk.store.rows(query.format("IN ('draft', 'typed')"), document, _MOST_LINES)
+    texts = [row["text"] for row in rows]
+    symbols = desk.alphabet(desk.document(document)["model"])[0]
+    base: Callable[[str], tuple[float, int]] = _uniform(max(len(symbols) - 1, 2))
+    if known.knowledge.prior is not None:
+        base = _by(known.knowledge.prior)
+    sources: dict[str, Callable[[str], tuple[float, int]]] = {}
+    if known.counted is not None:
+        sources["frequencies"] = _by(known.counted)
+    if known.lm is not None:
+        sources["language model"] = _by_lm(known.lm)
+    found = [_bits(name, source, base, texts) for name, source in sources.items()] if texts else []
+    told = "confirmed lines" if confirmed else "lines as they were read, for none is confirmed yet"
+    return {"sources": found, "lines": len(texts), "note": f"measured on {told}"}
+
+
+def _bits(name: str, source: Any, base: Any, texts: list[str]) -> dict[str, Any]:
+    by_source, by_base = np.array([source(text) for text in texts]), np.array([base(text) for text in texts])
+    characters = max(int(by_source[:, 1].sum()), 1)
+    per_source = by_source[:, 0].sum() / characters
+    per_base = by_base[:, 0].sum() / max(by_base[:, 1].sum(), 1)
+    return {"source": name, "bits": round(float((per_base - per_source) / math.log(2)), 4), "characters": characters}
+
+
+def _uniform(characters: int) -> Callable[[str], tuple[float, int]]:
+    return lambda text: (len(text) * math.log(characters), len(text))
+
+
+def _by(distribution: CharDistribution) -> Callable[[str], tuple[float, int]]:
+    """Negative log-probability of a text and its length; what was never seen counts as half an occurrence."""
+    least = 0.5 / max(distribution.total, 1.0)
+
+    def cost(text: str) -> tuple[float, int]:
+        normal = distribution.normalizer(text)
+        return -sum(math.log(max(distribution.frequency(c), least)) for c in normal), len(normal)
+
+    return cost
+
+
+def _by_lm(lm: CharNgram) -> Callable[[str], tuple[float, int]]:
+    return lambda text: (-float(lm.log_prob(text, end=True)), len(text) + 1)
