@@ -183,8 +183,8 @@ class CTCBeamDecoder:
             if hypothesis.log_prob > -np.inf
         ]
         found.sort(key=lambda h: -h.score)
-        guidance = None if self.target is None else self._row(self.target).guidance
-        return found[:nbest] or [Hypothesis("", -np.inf, -np.inf, guidance and guidance.distance_of(""))]
+        distance = None if self.target is None else self._row(self.target).guidance.distance_of("")
+        return found[:nbest] or [Hypothesis("", -np.inf, -np.inf, distance)]
 
     def _continue(self, log_probs: Any, nbest: int, alignment: bool, prefix: str) -> list[Hypothesis]:
         """The best readings that begin with `prefix`: each way to write it has a beam of its own."""

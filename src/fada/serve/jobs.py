@@ -67,7 +67,8 @@ class Worker:
                 env=environment,
             )
             self._process = process
-        self._answers = answers = queue.Queue()
+        answers: queue.Queue[list[Any] | None] = queue.Queue()
+        self._answers = answers
 
         def listen() -> None:
             assert process.stdout is not None

@@ -73,18 +73,20 @@ class Reader:
     def complete(self, log_probs: np.ndarray, prefix: str, words: Sequence[tuple[str, float, float]] = ()) -> Reading:
         """The best reading that begins with `prefix` and has `words` where they stand (fractions of the width).
 
-        What the model cannot write is taken as it is, and the rest is read from where it ends.
+        What the model cannot write is taken as it is: the rest is that of the reading which begins with all else.
         """
         frames = len(log_probs)
         spans = [(text, round(start * frames), round(end * frames)) for text, start, end in words]
         found = self.guided.decode(log_probs, nbest=NBEST, alignment=True, prefix=prefix, words=spans)
         if found[0].log_prob > -np.inf:
             return self._reading(found, "", log_probs)
-        ends = self.align(log_probs, prefix)
-        cut = min(frames, round(ends[-1][3] * frames)) if ends else 0
-        rest = self.guided.decode(log_probs[cut:], nbest=NBEST, alignment=True) if cut < frames else []
-        text = prefix + (rest[0].text if rest else "")
-        alternatives = [(prefix + other, score) for other, score in _alternatives(rest)] if rest else [(prefix, 0.0)]
+        labels, _ = self._labels(prefix)
+        written = "".join(self.guided.symbols[label] for label in labels)
+        rest = self.guided.decode(log_probs, nbest=NBEST, prefix=written) if written != prefix else found
+        if rest[0].log_prob == -np.inf:
+            return Reading(text=prefix, characters=self.align(log_probs, prefix), alternatives=[(prefix, 0.0)])
+        alternatives = [(prefix + text[len(written) :], score) for text, score in _alternatives(rest)]
+        text = alternatives[0][0]
         return Reading(text=text, characters=self.align(log_probs, text), alternatives=alternatives)
 
     def align(self, log_probs: np.ndarray, text: str) -> list[Cell]:

@@ -233,8 +233,8 @@ def read(model: str, lines: list[dict[str, Any]], out: str, beam: int) -> Iterat
             if one.get("audio"):
                 line = Line(str(one["id"]), audio=Path(one["audio"]))
             else:
-                shape = [tuple(map(tuple, one[name])) for name in ("outline", "baseline")]
-                crop = PageCrop(Path(one["page"]), tuple(one["size"]), *shape, upright=one["upright"])
+                outline, baseline = (tuple(map(tuple, one[name])) for name in ("outline", "baseline"))
+                crop = PageCrop(Path(one["page"]), tuple(one["size"]), outline, baseline, upright=one["upright"])
                 line = Line(str(one["id"]), image=crop)
             if recognizer.modality != ("audio" if line.audio is not None else "image"):
                 raise FadaError(f"this model reads {recognizer.modality}. Choose another one for these files.")

@@ -40,7 +40,7 @@ def documentation(description: dict[str, Any]) -> str:
         for method, one in methods.items():
             body = _first(one.get("requestBody", {}).get("content", {}))
             answers = one["responses"]
-            good = next((answer for status, answer in answers.items() if status.startswith("2")), {})
+            good: dict[str, Any] = next((answer for status, answer in answers.items() if status.startswith("2")), {})
             groups.setdefault((one.get("tags") or ["other"])[0], []).append(
                 {
                     "method": method.upper(),
