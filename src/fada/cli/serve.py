@@ -23,7 +23,7 @@ def serve(
     token: str | None = typer.Option(
         None, "--token", envvar="FADA_TOKEN", help="What clients of other machines must know; made if left out."
     ),
-    workers: int = typer.Option(1, "--workers", min=1, max=64, help="Processes that read pages."),
+    jobs: int = typer.Option(1, "--jobs", min=1, max=64, help="Processes that read pages."),
 ) -> None:
     """Read manuscripts at a desk in the browser: a page and its HTTP interface, on this machine, without the network.
 
@@ -45,6 +45,6 @@ def serve(
         port=port,
         model=model,
         token=token,
-        workers=workers,
+        workers=jobs,
         say=say,
     )
