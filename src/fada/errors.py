@@ -9,6 +9,7 @@ EXTRAS = {
     "matplotlib": "analysis",
     "optuna": "tune",
     "ot": "analysis",
+    "pypdfium2": "pdf",
     "pyphen": "lipogram",
     "sentencepiece": "train",
     "soundfile": "audio",

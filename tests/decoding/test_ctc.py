@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.guidance import Constraint, Guidance
-from fada.decoding.hypothesis import Hypothesis
+from fada.decoding.hypothesis import Alignment, Hypothesis
 from fada.decoding.kernels import ctc as kernel
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
@@ -516,6 +516,22 @@ def test_frames_and_confidences_follow_the_text() -> None:
     assert best.label_frames == ((1, 3), (4, 5), (5, 6))
     assert best.char_frames == ((1, 3), (4, 5), (4, 5))
     assert best.char_confidences == pytest.approx([p[1, 1], p[4, 2], p[4, 2]])
+
+
+def test_characters_meet_halfway_and_share_the_place_of_their_label() -> None:
+    found = Alignment(((2, 3), (6, 8), (12, 13)), (1.0, 1.0, 1.0), (1, 2, 1), 20)
+    assert found.edges == pytest.approx([edge / 20 for edge in (0.25, 4.5, 7.25, 10, 14.75)])
+    assert Alignment(((0, 1),), (1.0,), (1,), 1).edges == (0, 1)
+    assert Alignment((), (), (), 5).edges == ()
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        best = CTCBeamDecoder(["", "a", "b", " "]).decode(random_log_probs(rng, 12, 4), alignment=True)[0]
+        edges = best.alignment.edges
+        assert len(edges) == len(best.text) + 1 or not best.text
+        assert all(0 <= left < right <= 1 for left, right in itertools.pairwise(edges))
+        for (start, end), left, right in zip(best.char_frames, edges, edges[1:], strict=False):
+            assert left * 12 <= end
+            assert start <= right * 12
 
 
 def test_alignment_is_the_most_probable_path() -> None:

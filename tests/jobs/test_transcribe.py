@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lxml import etree
 from PIL import Image
 from rich.progress import Progress
 from typer.testing import CliRunner, Result
@@ -84,6 +85,27 @@ def test_every_line_is_transcribed_and_the_score_is_eq_2(model: Path, lines: Pat
         assert row["score"] == pytest.approx(0.4 * row["log_prob"] - 0.6 * row["distance"], abs=2e-4)
         assert row["distance"] == pytest.approx(Guidance(targets[row["domain"]]).distance_of(row["text"]), abs=1e-6)
     assert not list(tmp_path.glob(".*journal"))
+
+
+@pytest.mark.parametrize("name", ["out.hocr", "out.pdf", "out.tei.xml", "out.alto.xml", "out.page.xml"])
+def test_a_page_becomes_what_the_ending_says_with_the_place_of_every_word(model, tmp_path, name):
+    page = xml_pages.write_example(tmp_path / "in", "page2019")
+    out = tmp_path / name
+    done = run("transcribe", model, page, "--out", out, "--beam", 1)
+    assert done.exit_code == 0, done.output
+    assert run("transcribe", model, page, "--out", tmp_path / "out.jsonl", "--beam", 1).exit_code == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert any(row["text"].strip() for row in rows)
+    words = [word for row in rows for word in row["text"].split()]
+    assert all(len(row["edges"]) == len(row["text"]) + 1 or not row["text"] for row in rows)
+    if name == "out.pdf":
+        assert out.read_bytes().startswith(b"%PDF")
+    elif name == "out.tei.xml":
+        assert [word for one in etree.parse(out).iter("{*}lb") for word in one.tail.split()] == words
+    else:
+        found = [one for one in etree.parse(out).iter() if etree.QName(one).localname in ("String", "Word")]
+        found = found or etree.parse(out).findall(".//{*}span[@class='ocrx_word']")
+        assert len(found) == len(words)
 
 
 @pytest.mark.parametrize("place", [".", "file.txt/e.npz"])

@@ -23,6 +23,9 @@ class OutputFormat(StrEnum):
     PAIRS = "pairs"
     ALTO = "alto"
     PAGE = "page"
+    HOCR = "hocr"
+    TEI = "tei"
+    PDF = "pdf"
     TXT = "txt"
     TSV = "tsv"
     CSV = "csv"
@@ -85,7 +88,10 @@ def convert_command(
     reading: ReadingOptions,
     source: Source,
     destination: Annotated[
-        Path, typer.Option("--out", "-o", help="A .parquet, .tsv, .csv, .jsonl, .txt file, or a folder.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="A .parquet, .tsv, .csv, .jsonl, .txt, .hocr, .tei.xml, .pdf file, or a folder."
+        ),
     ],
     format: Annotated[OutputFormat | None, typer.Option("--format", "-f", help="What to write.")] = None,
 ) -> None:

@@ -35,7 +35,9 @@ def transcribe(
         None, "--out", "-o", help="File, or new or empty folder, to write; the text is printed without."
     ),
     format: str | None = typer.Option(
-        None, "--format", help="same, alto, page, txt, tsv, csv, jsonl, parquet or pairs; by default from --out."
+        None,
+        "--format",
+        help="same, alto, page, hocr, tei, pdf, txt, tsv, csv, jsonl, parquet or pairs; by default from --out.",
     ),
     targets: Path | None = typer.Option(None, "--targets", help="Target file; a run folder's own by default."),
     lam: float | None = typer.Option(

@@ -65,6 +65,13 @@ class PageCrop:
             min(height, math.ceil(max(ys)) + 1 + aside),
         )
 
+    def on_outline(self, share: float) -> float:
+        """What a share of the width of the line's image is as a share of the width of its outline, 0 to 1."""
+        left, _, right, _ = self.box
+        xs = [x for x, _ in self.polygon]
+        across = (left + share * (right - left) - min(xs)) / max(max(xs) - min(xs), 1e-9)
+        return min(max(across, 0.0), 1.0)
+
     def load(self) -> "Image.Image":
         """The line in grey; what lies outside its outline is filled with the grey of the paper inside."""
         import numpy as np
@@ -98,3 +105,25 @@ def area(polygon: Sequence[Point]) -> float:
     """The area of a polygon, in the square of its unit."""
     following = (*polygon[1:], polygon[0])
     return abs(sum(a * d - b * c for (a, b), (c, d) in zip(polygon, following, strict=True))) / 2
+
+
+def part_of(polygon: Sequence[Point], start: float, end: float) -> tuple[Point, ...]:
+    """What lies between two shares of a polygon's width, from 0 at its left to 1; of its box if nothing does.
+
+    Cut by Sutherland and Hodgman's rule: a polygon with arms may come out with edges that lie on each other.
+    """
+    xs, ys = zip(*polygon, strict=True)
+    left, right = (min(xs) + share * (max(xs) - min(xs)) for share in (start, end))
+    cut = list(polygon)
+    for edge, side in ((left, 1.0), (right, -1.0)):
+        kept: list[Point] = []
+        for (x, y), (next_x, next_y) in zip(cut, (*cut[1:], *cut[:1]), strict=True):
+            inside, next_inside = side * (x - edge) >= 0, side * (next_x - edge) >= 0
+            if inside:
+                kept.append((x, y))
+            if inside != next_inside:
+                kept.append((edge, y + (next_y - y) * (edge - x) / (next_x - x)))
+        cut = kept
+    if len(cut) >= 3 and area(cut) > 0:
+        return tuple(cut)
+    return ((left, min(ys)), (right, min(ys)), (right, max(ys)), (left, max(ys)))

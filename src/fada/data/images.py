@@ -4,7 +4,8 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -51,15 +52,50 @@ def load_line_image(
     Raises:
         FadaError: the image is missing, empty, broken, cut off, too large, or not an image at all.
     """
+    with _opened(source, max_pixels, where) as image:
+        if image.format == "JPEG":
+            image.draft("L", image.size)
+        return _to_grey(ImageOps.exif_transpose(image) if upright else image)
+
+
+def load_upright(
+    source: ImageSource, *, where: str | None = None, upright: bool = True
+) -> tuple[Image.Image, float | None, bytes | None]:
+    """An image in its colours, its dots per inch if it says so, and its own bytes if it is a JPEG that needs no change.
+
+    Args and errors as for :func:`load_line_image`.
+    """
+    with _opened(source, MAX_PIXELS, where) as image:
+        dpi = image.info.get("dpi", (math.nan,))[0]
+        turned = ImageOps.exif_transpose(image) if upright else image
+        as_stored = not upright or image.getexif().get(0x0112, 1) == 1
+        as_stored = as_stored and image.format == "JPEG" and image.mode in ("L", "RGB")
+        stored = None
+        if as_stored and isinstance(source, str | os.PathLike | bytes):
+            stored = source if isinstance(source, bytes) else Path(source).read_bytes()
+        grey = turned.mode.startswith(("1", "L", "I", "F")) and turned.mode != "LAB"
+        plain = turned if turned.mode == "RGB" else _to_grey(turned) if grey else _to_rgb(turned)
+        plain.load()
+        return plain, float(dpi) if math.isfinite(dpi) and dpi > 1 else None, stored
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
+
+
+@contextmanager
+def _opened(source: ImageSource, max_pixels: int, where: str | None) -> Iterator[Image.Image]:
+    """An image opened, small enough to be decoded; what goes wrong inside is told in a sentence."""
     where = where or (str(source) if isinstance(source, str | os.PathLike) else "image")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows
             image = _open(source, where)
             _check_size(image.size, max_pixels, where)
-            if image.format == "JPEG":
-                image.draft("L", image.size)
-            return _to_grey(ImageOps.exif_transpose(image) if upright else image)
+            yield image
     except FadaError:
         raise
     except FileNotFoundError:
@@ -116,11 +152,7 @@ def _to_grey(image: Image.Image) -> Image.Image:
         peak = float(values.max(initial=0.0))
         white = 1.0 if peak <= 1.0 else 255.0 if peak <= 255.0 else 65535.0
         return Image.fromarray(np.clip(values * (255.0 / white), 0, 255).astype(np.uint8))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white_paper = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white_paper, image)
-    return image.convert("L")
+    return _to_rgb(image).convert("L") if image.has_transparency_data else image.convert("L")
 
 
 def normalize_height(

@@ -350,6 +350,8 @@ class Transcription:
         confidence: of the whole line, 0 to 1.
         word_confidences: one for each word of `text` (separated by spaces).
         char_confidences: one for each character of `text`.
+        edges: where the characters of `text` stand: the left edge of each, then the right edge of the last, as shares
+            of the width of the line (of its outline, where it has one); one more than there are characters.
         line: the line itself; needed to write ALTO, PAGE, parquet and pairs.
         extra: further columns for tables, such as scores.
     """
@@ -359,6 +361,7 @@ class Transcription:
     confidence: float | None = None
     word_confidences: Sequence[float] | None = None
     char_confidences: Sequence[float] | None = None
+    edges: Sequence[float] | None = None
     line: Line | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -391,6 +394,13 @@ class Transcription:
             if known := of_words or self.characters_in((start, end)):
                 value = fmean(known)
         return None if value is None else f"{min(max(float(value), 0.0), 1.0):.4f}"
+
+    def across(self, span: tuple[int, int]) -> tuple[float, float] | None:
+        """From where to where a part of the text goes across the line, as shares of its width; None if not known."""
+        if self.edges is None or len(self.edges) != len(self.text or "") + 1 or span[0] >= span[1]:
+            return None
+        start, end = (min(max(float(self.edges[place]), 0.0), 1.0) for place in span)
+        return (start, end) if start < end else None
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

@@ -18,6 +18,8 @@ from fada.text.characters import natural_key
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})
 GT_SUFFIX = ".gt.txt"
+IDS = "ids.json"
+"""The table of ids in a folder of pairs, for those that no file can be called."""
 
 LINK_OUTSIDE = "a link that leads outside of the folder; allow it with allow_outside (--allow-outside)"
 

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json
-from fada.data.formats.registry import formats, written_format
+from fada.data.formats.registry import format_by_ending, formats, written_format
 from fada.data.line import LineSet, PathLike, Provenance, Transcription, nothing_to_write
-from fada.data.places import IMAGE_SUFFIXES, is_inside, walk
+from fada.data.places import IDS, IMAGE_SUFFIXES, is_inside, walk
 from fada.errors import FadaError
 
 
 def chosen_format(destination: Path, format: str | None) -> str:
     """The format that is asked for, else that of the ending of `destination`; `same` for a folder."""
-    ending = destination.suffix.lower().removeprefix(".")
-    chosen = format or ("same" if ending in ("", "xml") else ending)
-    return written_format(chosen, destination).name
+    return written_format(format or format_by_ending(destination) or "same", destination).name
 
 
 def write_transcriptions(
@@ -34,8 +32,8 @@ def write_transcriptions(
 
     Args:
         results: in the order they are to be written.
-        destination: a file for `txt`, `tsv`, `csv`, `jsonl`, `parquet`; a folder for `same`, `alto`, `page`, `pairs`
-            (a folder for `txt` gets one file per page or image).
+        destination: a file for `tsv`, `csv`, `jsonl`, `parquet`, `pdf`; a folder for `pairs`; for `same`, `alto`,
+            `page`, `hocr`, `tei` and `txt` either (a folder gets one file per page or image).
         format: see :func:`fada.data.formats.registry.writable`; by default the ending of `destination`, and `same`
             for a folder.
         provenance: recorded in the file where its format has a place, and in `<destination>.provenance.json`, or
@@ -71,7 +69,7 @@ RECORD = "provenance.json"
 _ENDINGS = {"same": (".xml",), "txt": (".txt",)}
 """The endings of what a format writes into a folder; all of them if it is not here."""
 
-_RECORD_INSIDE = ("parquet", "same")
+_RECORD_INSIDE = ("parquet", "same", "alto", "page", "hocr", "tei")
 """Formats of one file that has a place for what made it."""
 
 
@@ -93,7 +91,7 @@ def refuse_others(folder: Path, chosen: str) -> None:
     if ours and record.get("unfinished"):
         return
     finished = _changed(folder / RECORD) if ours else 0
-    endings = (*_ENDINGS.get(chosen, (".xml", ".txt", *IMAGE_SUFFIXES)), RECORD)
+    endings = (*_ENDINGS.get(chosen, (".xml", ".txt", ".hocr", *IMAGE_SUFFIXES)), RECORD, IDS)
     others = [file for file in walk(folder) if file.name.lower().endswith(endings) and _changed(file) > finished]
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
@@ -143,7 +141,7 @@ def convert(lines: LineSet, destination: PathLike, format: str | None = None) ->
     If no line is left, nothing is written.
     """
     destination = Path(destination)
-    chosen = format or destination.suffix.lower().removeprefix(".") or "parquet"
+    chosen = format or format_by_ending(destination) or "parquet"
     if chosen == "parquet":
         from fada.data.formats.parquet import write_parquet
 

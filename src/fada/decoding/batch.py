@@ -100,7 +100,7 @@ class Classes:
             min(1.0, float(np.exp(log_probs[start:end, c].max())))
             for c, (start, end) in zip(labels, frames, strict=True)
         )
-        return Alignment(frames, confidences, tuple(len(self.symbols[c]) for c in labels))
+        return Alignment(frames, confidences, tuple(len(self.symbols[c]) for c in labels), len(log_probs))
 
 
 class TargetRow(NamedTuple):

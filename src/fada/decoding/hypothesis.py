@@ -1,6 +1,8 @@
 """One reading of a line, whatever found it: a CTC search, a model that writes token by token, or an n-best list."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple, TypeVar
 
 from fada.errors import FadaError
@@ -17,6 +19,26 @@ class Alignment(NamedTuple):
     """For each label, its highest probability within its frames."""
     widths: tuple[int, ...]
     """For each label, the code points of its text."""
+    length: int = 0
+    """Frames of the whole line."""
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Where the code points stand: the left edge of each, then the right edge of the last, as shares of the line.
+
+        Labels of CTC are peaks with blanks between them: half of what lies between two belongs to each, and as much
+        as is usual of what lies before the first and after the last.
+        """
+        if not self.frames or self.length < 1:
+            return ()
+        gaps = [after[0] - before[1] for before, after in pairwise(self.frames)]
+        usual = median(gaps) / 2 if gaps else 1.0
+        between = [(before[1] + after[0]) / 2 for before, after in pairwise(self.frames)]
+        first, last = max(0.0, self.frames[0][0] - usual), min(float(self.length), self.frames[-1][1] + usual)
+        found = [first]
+        for (left, right), width in zip(pairwise([first, *between, last]), self.widths, strict=True):
+            found += [left + (right - left) * (place + 1) / width for place in range(width)]
+        return tuple(edge / self.length for edge in found)
 
     def spread(self, values: Sequence[T]) -> tuple[T, ...]:
         """The values of labels as values of code points."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fada.data.formats.registry import formats
 from fada.data.line import Line, LineSet, Provenance, Transcription
 from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
 from fada.decoding.knowledge import Knowledge
@@ -138,21 +139,27 @@ def transcribe(
 def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
     """Refuse, before any line is read, what could not be written at the end; lines found on pages become ALTO."""
     chosen = chosen_format(out, format)
-    if chosen in ("tsv", "csv", "jsonl", "parquet") and out.is_dir():
+    if not is_folder(out, chosen) and out.is_dir():
         raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
     if is_folder(out, chosen):
         refuse_others(out, chosen)
-    if chosen != "same":
+    if chosen != "same" and not formats()[chosen].needs_image:
         return format
     from fada.data.crop import PageCrop
 
     line = next(iter(lines), None)
+    if chosen != "same":
+        if line is not None and line.image is None:
+            raise FadaError(
+                f"{line.id}: no image, so {chosen} cannot be written. Choose txt, tsv, csv, jsonl or parquet."
+            )
+        return format
     if line is not None and isinstance(line.image, PageCrop) and line.image.xml is None:
         return "alto"
     if line is not None and not (isinstance(line.image, PageCrop) and line.image.xml):
         raise FadaError(
             f"{line.id}: the line does not come from an ALTO or PAGE file, so there is none to put the text back into. "
-            "Give --out a file such as out.tsv, or choose another --format: alto, page, pairs, txt."
+            "Give --out a file such as out.tsv or out.pdf, or another --format: alto, page, hocr, tei, pairs, txt."
         )
     return format
 
@@ -194,6 +201,7 @@ def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, kno
         row: Row = {"id": line.id, "text": best.text}
         if best.alignment and (confidences := [round(c, 4) for c in best.char_confidences]):
             row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}
+            row["edges"] = [round(edge, 4) for edge in best.alignment.edges]
         distance = None if best.distance is None else round(best.distance, 6)
         rows.append({**row, "log_prob": round(best.log_prob, 4), "distance": distance, "score": round(best.score, 4)})
     return rows
@@ -277,5 +285,15 @@ def _results(lines: LineSet, rows: Mapping[str, Row], own: Counter[str]) -> Iter
             row["text"],
             confidence=row.get("confidence"),
             char_confidences=row.get("characters"),
+            edges=_on_outline(line, row.get("edges")),
             extra=scores,
         )
+
+
+def _on_outline(line: Line, edges: Sequence[float] | None) -> Sequence[float] | None:
+    """Edges of characters in the image of a line as those on its outline, which the image may be wider than."""
+    from fada.data.crop import PageCrop
+
+    if not edges or not isinstance(line.image, PageCrop):
+        return edges
+    return [line.image.on_outline(edge) for edge in edges]

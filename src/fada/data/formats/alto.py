@@ -9,6 +9,7 @@ from lxml import etree
 from lxml.builder import ElementMaker
 
 from fada.data.crop import PageCrop, Point
+from fada.data.formats.sheets import box_of, words_of
 from fada.data.formats.xml import (
     Element,
     Tree,
@@ -16,6 +17,7 @@ from fada.data.formats.xml import (
     XmlPage,
     allot,
     in_reading_order,
+    insert_after,
     insert_first,
     insert_last_of,
     local_name,
@@ -171,23 +173,20 @@ def _content(strings: Sequence[Element]) -> str:
 
 
 def set_text(line: Element, result: Transcription) -> None:
-    """Put a transcription into a text line: contents and confidences change, no element is added but a missing string.
+    """Put a transcription into a text line: contents and confidences change, no element is added but missing strings.
 
+    A line without strings gets one for each word, with its place, where it is known where the characters stand.
     Several strings share the words out among them (:func:`~fada.data.formats.xml.allot`), strings of one word and
     glyphs the characters. Of several spaces in a row, all but one become a part of the string before them. If the
     text is what it was, the strings are too.
     """
     text = xml_text(result.text or "")
     unchanged = text == line_text(line)
+    spans = None if line.find("{*}String") is not None else _add_strings(line, text, result)
     strings = line.findall("{*}String")
-    if not strings:
-        string = etree.Element(name_beside(line, "String"))
-        for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT"):
-            if line.get(name) is not None:
-                string.set(name, line.get(name))
-        insert_last_of(line, ("Shape",), string)
-        strings = [string]
-    if unchanged:
+    if spans is not None:
+        pass
+    elif unchanged:
         spans = _text_of_strings(line)[1]
     else:
         end = _set_hyphen(line, text)
@@ -200,6 +199,49 @@ def set_text(line: Element, result: Transcription) -> None:
         levels = None if characters is None else " ".join(str(round(9 * (1 - value))) for value in characters)
         _set(string, "CC", levels)
         _set_glyphs(string, text[slice(*span)], characters)
+
+
+def _add_strings(line: Element, text: str, result: Transcription) -> list[tuple[int, int]] | None:
+    """Add strings to a line that has none: one for each word if their places are known, else one.
+
+    Returns:
+        From where to where the strings go in the text; None for a single one, which shares it with a hyphen.
+    """
+    words = [] if line.find("{*}HYP") is not None else words_of(result, _outline(line))
+    places = [word.span for word in words]
+    if not words:
+        string = etree.Element(name_beside(line, "String"))
+        for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT"):
+            if line.get(name) is not None:
+                string.set(name, line.get(name))
+        insert_last_of(line, ("Shape",), string)
+        return None
+    new: list[Element] = []
+    for place, word in enumerate(words):
+        left = box_of(words[place - 1].outline)[2]
+        for _ in range(places[place][0] - places[place - 1][1] if place else 0):
+            right = max(box_of(word.outline)[0], left)
+            space = etree.Element(name_beside(line, "SP"))
+            space.attrib.update({"WIDTH": f"{right - left:.0f}", "HPOS": f"{left:.0f}"})
+            new.append(space)
+        new.append(etree.Element(name_beside(line, "String"), _position(box_of(word.outline))))
+    insert_last_of(line, ("Shape",), new[0])
+    for before, after in pairwise(new):
+        insert_after(before, after)
+    # Spaces at the ends have no element of their own.
+    places[0], places[-1] = (0, places[0][1]), (places[-1][0] if len(places) > 1 else 0, len(text))
+    return places
+
+
+def _outline(line: Element) -> tuple[Point, ...]:
+    """The outline of a line in the file's unit: its polygon, else its box; none if it has neither."""
+    polygon = line.find("{*}Shape/{*}Polygon")
+    found = () if polygon is None else points(polygon.get("POINTS"))
+    box = _box(line)
+    if len(found) >= 3 or box is None:
+        return found if len(found) >= 3 else ()
+    left, top, right, bottom = box
+    return (left, top), (right, top), (right, bottom), (left, bottom)
 
 
 def _remove_repeated_spaces(line: Element) -> None:

@@ -57,7 +57,7 @@ def columns_of(result: Transcription) -> dict[str, Any]:
 def _write_json(results: Iterable[Transcription], opened: TextIO) -> None:
     for result in results:
         row = columns_of(result)
-        for name in ("word_confidences", "char_confidences"):
+        for name in ("word_confidences", "char_confidences", "edges"):
             if (values := getattr(result, name)) is not None:
                 row[name] = [float(value) for value in values]
         opened.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")

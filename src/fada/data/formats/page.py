@@ -9,6 +9,7 @@ from lxml import etree
 from lxml.builder import ElementMaker
 
 from fada.data.crop import PageCrop, Point
+from fada.data.formats.sheets import words_of
 from fada.data.formats.xml import (
     Element,
     Tree,
@@ -164,9 +165,12 @@ def _unicode(equivalent: Element) -> str:
 def set_text(line: Element, result: Transcription) -> None:
     """Put a transcription into a text line and its words and glyphs: texts and confidences change, nothing else.
 
-    The words are shared out among the `Word` elements that are there (:func:`fada.data.formats.xml.allot`).
+    The words are shared out among the `Word` elements that are there (:func:`fada.data.formats.xml.allot`). A line that
+    held no text gets one for each word, where it is known where the characters stand.
     """
     text = xml_text(result.text or "")
+    if not line_text(line) and line.find("{*}Word") is None:
+        _add_words(line, result)
     _set_equivalent(line, text, result.confidence_of(None))
     elements = line.findall("{*}Word")
     old = [line_text(element) or "" for element in elements]
@@ -174,6 +178,16 @@ def set_text(line: Element, result: Transcription) -> None:
     for element, span in zip(elements, kept or _new_spans(text, old), strict=True):
         _set_equivalent(element, text[slice(*span)], result.confidence_of(span))
         _set_glyphs(element, text[slice(*span)], result.characters_in(span))
+
+
+def _add_words(line: Element, result: Transcription) -> None:
+    outline = _points(line.find("{*}Coords"))
+    for place, word in enumerate(words_of(result, outline), 1):
+        element = etree.Element(name_beside(line, "Word"), id=f"{line.get('id') or 'line'}_word_{place}")
+        coordinates = etree.SubElement(element, name_beside(line, "Coords"))
+        coordinates.set("points", _written(word.outline))
+        _set_equivalent(element, xml_text(word.text), word.confidence)
+        insert_last_of(line, _BEFORE_TEXT[:4], element)
 
 
 def _part_spans(text: str, parts: Sequence[str]) -> list[tuple[int, int]] | None:

@@ -1,4 +1,4 @@
-"""Pages of text lines with their images: ALTO and PAGE files read, written anew, or copied with new text."""
+"""Pages of text lines with their images: ALTO, PAGE and hOCR files read; ALTO and PAGE written anew or copied."""
 
 import os
 import re
@@ -12,15 +12,17 @@ from urllib.parse import unquote, urlsplit
 from fada.common.files import write_bytes
 from fada.data.crop import PageCrop, Point
 from fada.data.domains import XML_FOLDERS
-from fada.data.formats import alto, page, xml
+from fada.data.formats import alto, hocr, page, xml
 from fada.data.formats.media import note_frames
-from fada.data.formats.pairs import write_image
-from fada.data.formats.text import by_page
+from fada.data.formats.sheets import one_file, sheets
 from fada.data.images import frames_of, image_size
-from fada.data.line import Line, LineSet, Log, Provenance, Transcription, line_of, split_of
-from fada.data.places import IMAGE_SUFFIXES, LINK_OUTSIDE, Base, FileNames
+from fada.data.line import Line, LineSet, Log, Provenance, Transcription, split_of
+from fada.data.places import IMAGE_SUFFIXES, LINK_OUTSIDE, Base
 from fada.data.reading import Reading
 from fada.errors import FadaError
+
+HTML = "html"
+"""The root of hOCR, whose texts are not put back into a copy: it holds no outlines."""
 
 _PER_INCH = {"mm10": 254.0, "inch1200": 1200.0}
 _IMAGE_FOLDERS = ("", "..", "images", "img", "../images", "../img")
@@ -82,11 +84,13 @@ def read_pages(tree: xml.Tree, name: str) -> list[xml.XmlPage]:
         return alto.read_pages(tree.getroot())
     if kind == "PcGts":
         return page.read_pages(tree.getroot())
-    raise FadaError(f"{name}: neither ALTO nor PAGE, the root element is <{kind}>")
+    if kind == HTML:
+        return hocr.read_pages(tree.getroot())
+    raise FadaError(f"{name}: neither ALTO nor PAGE nor hOCR, the root element is <{kind}>")
 
 
 def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
-    """The lines of ALTO and PAGE files with their page images."""
+    """The lines of ALTO, PAGE and hOCR files with their page images."""
     base = reading.base_of(source)
 
     def read(log: Log, media: bool) -> Iterator[Line]:
@@ -105,10 +109,11 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
             except (FadaError, OSError) as error:
                 log.skip(name, str(error).removeprefix(f"{name}: "), "XML file not read")
                 continue
-            if not xml.text_lines(tree.getroot()):
+            kind = xml.local_name(tree.getroot())
+            if kind != HTML and not xml.text_lines(tree.getroot()):
                 log.blank.append((file, base.folder))
             for one in pages:
-                yield from reader.lines(one, file, split, xml.local_name(tree.getroot()))
+                yield from reader.lines(one, file, split, kind)
         reader.tell_missing()
 
     return LineSet(read, str(source))
@@ -174,7 +179,12 @@ class PageReader:
                 log.skip(f"{name}#{line.id}", str(error), "outline cannot be used")
                 continue
             baseline = xml.near(((x * scale[0], y * scale[1]) for x, y in line.baseline), size)
-            own = {"xml": file, "index": line.index, "region": line.region, "line_id": line.id}
+            own = {
+                "xml": None if kind == HTML else file,
+                "index": line.index,
+                "region": line.region,
+                "line_id": line.id,
+            }
             shown = {"grow": self.reading.grow, "upright": upright, "base": self.base.folder}
             crop = PageCrop(image, size, polygon, baseline, **own, **shown)  # type: ignore[arg-type]
             yield self._line(line, crop, file, name, split)
@@ -321,30 +331,26 @@ def _write_same(
     return written
 
 
-def _write_new(results: Iterable[Transcription], folder: Path, provenance: Provenance, format: str) -> list[Path]:
+def _write_new(results: Iterable[Transcription], destination: Path, provenance: Provenance, format: str) -> list[Path]:
     """New ALTO 4 or PAGE files: one for each page, or one for each line that has an image of its own."""
-    names, written = FileNames(), list[Path]()
-    for name, found in by_page(results):
-        line = line_of(found[0])
-        file = folder / f"{names.take(name)}.xml"
-        if isinstance(line.image, PageCrop):
-            crops = [one.line.image for one in found if one.line and isinstance(one.line.image, PageCrop)]
-            size, image_name = line.image.page_size, line.image.page.name
-        else:
-            image = write_image(line, str(file.with_suffix("")))
-            written.append(image)
-            size, image_name = line.load_image().size, image.name
-            whole = ((0.0, 0.0), (size[0], 0.0), (size[0], size[1]), (0.0, size[1]))
-            crops = [PageCrop(image, size, whole)]
+    written = list[Path]()
+    to_file = destination.suffix.lower() == ".xml"
+    folder = destination.parent if to_file else destination
+    found = sheets(results, folder)
+    for sheet in [one_file(found, destination)] if to_file else found:
+        file = destination if to_file else folder / f"{sheet.name}.xml"
+        if not isinstance(sheet.line.image, PageCrop):
+            written.append(folder / sheet.image)
+        crops = [line.crop for line in sheet.lines]
         if format == "alto":
-            tree = alto.new_document(image_name, size, crops)
+            tree = alto.new_document(sheet.image, sheet.size, crops)
         else:
-            tree = page.new_document(image_name, size, crops, provenance.created)
+            tree = page.new_document(sheet.image, sheet.size, crops, provenance.created)
         module = _module(tree.getroot())
         # Lines are grouped by region in the file, so its order may differ from the one given.
         elements = {element.get("ID") or element.get("id"): element for element in xml.text_lines(tree.getroot())}
         page_name = file.relative_to(folder).with_suffix("").as_posix()
-        for place, result in enumerate(found, 1):
+        for place, (_, result) in enumerate(sheet.lines, 1):
             if result.text is not None:
                 module.set_text(elements[f"line_{place}"], result)
             if result.id != f"{page_name}#line_{place}":

@@ -1,21 +1,27 @@
-"""A folder of line images with their transcriptions beside them: `line.png` + `line.gt.txt`."""
+"""A folder of line images with their transcriptions beside them: `line.png` + `line.gt.txt`.
 
+Ids that file names cannot hold stand in a table of the folder, `ids.json`: file name without ending, id.
+"""
+
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from fada.common.files import text_file, write_bytes
+from fada.common.files import text_file, write_bytes, write_json
 from fada.common.tables import encoding_advice
 from fada.data.formats.media import media_line, note_frames
 from fada.data.formats.text import one_line
 from fada.data.images import frames_of, png
-from fada.data.line import Line, LineSet, Log, Provenance, Transcription, line_of
-from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, FileNames, walk
+from fada.data.line import Line, LineSet, Log, Provenance, Transcription, line_of, printable
+from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IDS, IMAGE_SUFFIXES, LINK_OUTSIDE, Base, FileNames, walk
 from fada.data.reading import Reading
 from fada.errors import FadaError
 from fada.text.characters import natural_key
 
 _VARIANTS = (".bin", ".nrm", ".raw", ".dew")  # `line.bin.png`, `line.nrm.png` share `line.gt.txt`
+_MAX_IDS_BYTES = 256 * 2**20
 
 
 def _read_text(path: Path, base: Base, reading: Reading, log: Log) -> str:
@@ -39,6 +45,23 @@ def _stem(image: Path) -> str:
     return next((stem.removesuffix(variant) for variant in _VARIANTS if stem.lower().endswith(variant)), stem)
 
 
+def _read_ids(folder: Path, log: Log) -> Mapping[str, str]:
+    """The ids of lines that could not be file names, by file name without ending."""
+    path = folder / IDS
+    if not path.is_file() or path.is_symlink():
+        return {}
+    try:
+        if path.stat().st_size > _MAX_IDS_BYTES:
+            raise ValueError(f"more than {_MAX_IDS_BYTES:,} bytes")
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+            raise ValueError("expected an object of names and ids")
+    except (OSError, ValueError, RecursionError) as error:
+        log.note(f"{IDS}: not read ({error}), so lines are called like their files.")
+        return {}
+    return found
+
+
 def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
     """Images and sounds with a `.gt.txt` beside them; one without the other is left out with a reason.
 
@@ -51,6 +74,7 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
     def read(log: Log, with_media: bool) -> Iterator[Line]:
         texts = {file.parent / file.name[: -len(GT_SUFFIX)]: file for file in files}
         used: set[Path] = set()
+        ids = _read_ids(base.folder, log)
         for image in media:
             names = image.name.removesuffix(image.suffix), _stem(image), image.name
             text_path = next((texts[image.parent / name] for name in names if image.parent / name in texts), None)
@@ -76,7 +100,7 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
                     log.note(f"{base.name(text_path)}: {error}; its image is read without it.")
             if line := media_line(image, base, reading, log, text):
                 note_frames(image, frames_of(image), base, log)
-                yield line
+                yield replace(line, id=ids.get(line.id, line.id))
         for text_path in sorted(set(files) - used, key=natural_key):
             log.skip(base.name(text_path), "no image of that name", "transcription without image")
 
@@ -85,9 +109,12 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
 
 def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
     """An image for each line and, where there is a text, its `.gt.txt`."""
-    names, written = FileNames(), []
+    names, written, ids = FileNames(), list[Path](), dict[str, str]()
     for result in results:
-        stem = f"{destination / names.take(result.id)}"
+        name = names.take(result.id)
+        if name != result.id:
+            ids[name] = printable(result.id)
+        stem = f"{destination / name}"
         written.append(write_image(line_of(result), stem))
         text = Path(stem + GT_SUFFIX)
         if result.text is None:
@@ -96,6 +123,11 @@ def write(results: Iterable[Transcription], destination: Path, *, format: str, p
             with text_file(text) as opened:
                 opened.write(f"{one_line(result.text)}\n")
             written.append(text)
+    if ids:
+        write_json(destination / IDS, ids)
+        written.append(destination / IDS)
+    else:
+        (destination / IDS).unlink(missing_ok=True)
     return written
 
 

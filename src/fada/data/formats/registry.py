@@ -4,13 +4,14 @@ A format is a module (or any object) with a function `open` for reading, `write`
 adds one with an entry point of the group `fada.formats`, whose name is the format's:
 
     [project.entry-points."fada.formats"]
-    hocr = "my_package.hocr"
+    abbyy = "my_package.abbyy"
 
-Its module says which files it reads and writes, `SUFFIXES = (".hocr",)`, and may say `FOLDER = True` if it writes a
+Its module says which files it reads and writes, `SUFFIXES = (".abbyy",)`, and may say `FOLDER = True` if it writes a
 folder of files rather than one file, and `NEEDS_IMAGE = True` if it cannot be written without images.
 """
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,7 +23,7 @@ from fada.common.tables import TEXT_SUFFIXES
 from fada.data.line import LineSet, Provenance, Transcription
 from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES
 from fada.data.reading import Reading
-from fada.errors import FadaError
+from fada.errors import EXTRAS, FadaError, missing_extra
 
 GROUP = "fada.formats"
 
@@ -50,8 +51,10 @@ class Format:
         suffixes: the endings of the files that are read; none if the format is only written.
         parts: formats of files that belong to this one: the images of pages, of pairs, of manifests.
         columns: whether it is a table.
+        endings: what the name of a file to be written in it ends in, where that is not the name of the format.
         folder: whether it is written as a folder of files; None if only where the destination has no ending of a file.
         needs_image: whether writing needs the images of the lines.
+        package: what must be installed to write it.
     """
 
     name: str
@@ -59,8 +62,10 @@ class Format:
     suffixes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     columns: bool = False
+    endings: tuple[str, ...] = ()
     folder: bool | None = False
     needs_image: bool = False
+    package: str | None = None
 
     @cached_property
     def _module(self) -> Any:
@@ -86,7 +91,7 @@ class Format:
         """Whether it is written as a folder of files rather than as one file."""
         if self.folder is not None:
             return self.folder
-        return destination.suffix.lower() != ".xml" if self.name == "same" else not destination.suffix
+        return not (destination.name.lower().endswith(self.endings) if self.endings else destination.suffix)
 
 
 _HERE = "fada.data.formats"
@@ -94,14 +99,17 @@ _PARTS = ("images", "audio")
 _OURS = (
     Format("arrow", f"{_HERE}.parquet", (".arrow",), columns=True),
     Format("parquet", f"{_HERE}.parquet", (".parquet",), columns=True),
-    Format("xml", f"{_HERE}.pages", (".xml",), _PARTS),
+    Format("xml", f"{_HERE}.pages", (".xml", ".hocr"), _PARTS),
     Format("pairs", f"{_HERE}.pairs", (GT_SUFFIX,), _PARTS, folder=True, needs_image=True),
     Format("manifest", f"{_HERE}.manifest", tuple(sorted(TEXT_SUFFIXES)), _PARTS, columns=True),
     Format("images", f"{_HERE}.media", tuple(sorted(IMAGE_SUFFIXES))),
     Format("audio", f"{_HERE}.media", tuple(sorted(AUDIO_SUFFIXES))),
-    Format("same", f"{_HERE}.pages", folder=None),
-    Format("alto", f"{_HERE}.pages", folder=True, needs_image=True),
-    Format("page", f"{_HERE}.pages", folder=True, needs_image=True),
+    Format("same", f"{_HERE}.pages", endings=(".xml",), folder=None),
+    Format("alto", f"{_HERE}.pages", endings=(".alto.xml", ".xml"), folder=None, needs_image=True),
+    Format("page", f"{_HERE}.pages", endings=(".page.xml", ".xml"), folder=None, needs_image=True),
+    Format("hocr", f"{_HERE}.hocr", endings=(".hocr", ".html"), folder=None, needs_image=True),
+    Format("tei", f"{_HERE}.tei", endings=(".tei", ".tei.xml", ".xml"), folder=None, needs_image=True),
+    Format("pdf", f"{_HERE}.pdf", needs_image=True, package="pypdfium2"),
     Format("txt", f"{_HERE}.text", folder=None),
     Format("tsv", f"{_HERE}.manifest"),
     Format("csv", f"{_HERE}.manifest"),
@@ -109,7 +117,7 @@ _OURS = (
 )
 """In the order of preference where a folder has several."""
 
-WRITTEN = ("same", "alto", "page", "txt", "tsv", "csv", "jsonl", "parquet", "pairs")
+WRITTEN = ("same", "alto", "page", "hocr", "tei", "pdf", "txt", "tsv", "csv", "jsonl", "parquet", "pairs")
 """Those of ours that are written; `same` is a copy of the ALTO or PAGE files of the lines, with new text."""
 
 
@@ -143,10 +151,20 @@ def writable() -> list[str]:
 
 
 def written_format(name: str, destination: Path) -> Format:
-    """The format of this name that can be written."""
+    """The format of this name, if it can be written here."""
     if name not in writable():
         raise FadaError(f"{destination}: format {name!r} is not known; there are: {', '.join(writable())}.")
-    return formats()[name]
+    chosen = formats()[name]
+    if chosen.package and importlib.util.find_spec(chosen.package) is None:
+        raise missing_extra(chosen.package, EXTRAS[chosen.package], f"{destination}: writing {name}")
+    return chosen
+
+
+def format_by_ending(destination: Path) -> str:
+    """The format that the name of a destination asks for, the longest ending that fits; "" for one without ending."""
+    name = destination.name.lower()
+    fitting = [(ending, one.name) for one in formats().values() for ending in one.endings if name.endswith(ending)]
+    return max(fitting, key=lambda pair: len(pair[0]))[1] if fitting else destination.suffix.lower().removeprefix(".")
 
 
 def format_of(file: Path) -> str | None:
