@@ -27,6 +27,7 @@ from fada.common.settings import read_json, read_recipe, validated
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.data.source import read_lines
+from fada.decoding.knowledge import Knowledge, knowledge_of_model
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
@@ -153,6 +154,10 @@ class Arena:
     def _fingerprint(self) -> str:
         return fingerprint(self.model, self.settings)
 
+    @cached_property
+    def _known(self) -> dict[str, Knowledge]:
+        return knowledge_of_model(resolve(self.model))
+
     def run(self) -> Path:
         """Read what is not read yet, and write the table of all there is."""
         manuscripts = listed(self.recipe)
@@ -162,7 +167,7 @@ class Arena:
         lines = lines_of(chosen, self.data)
         for one in track(chosen, "manuscripts"):
             self._climb(one, lines[one.manuscript])
-        write_text(self.folder / "table.md", table(self.folder, manuscripts))
+        write_text(self.folder / "table.md", table(self.folder, manuscripts, self._fingerprint))
         return self.folder
 
     def _climb(self, one: Manuscript, lines: Sequence[Line]) -> None:
@@ -192,7 +197,7 @@ class Arena:
     ) -> None:
         """Read the test lines with one model by several rungs; the network runs once."""
         log.info("%s: %s", one.manuscript, ", ".join(rung.name for rung in rungs))
-        ladder = Ladder(load_recognizer(model), test, resolve(self.model))
+        ladder = Ladder(load_recognizer(model), test, self._known)
         for rung in rungs:
             started = time.monotonic()
             texts, told = ladder.read(rung, one.language)
@@ -232,20 +237,17 @@ class Found:
     reads: Mapping[tuple[str, str, int], Read]
 
     @classmethod
-    def load(cls, folder: Path, manuscripts: Sequence[Manuscript]) -> "Found":
-        """Read the files."""
+    def load(cls, folder: Path, manuscripts: Sequence[Manuscript], model: str) -> "Found":
+        """Read the files that were made with the model of this fingerprint."""
         reads = {}
         for path in sorted(folder.glob("*/*.json")):
             read = validated(Read, read_json(path), path)
-            reads[read.manuscript, read.rung, read.seed] = read
-        models = {read.model for read in reads.values()}
-        if len(models) > 1:
-            raise FadaError(
-                f"{folder}: results of {len(models)} models. Run `fada reproduce {NAME}` again, to its end."
-            )
-        there = [one for one in manuscripts if (one.manuscript, PLAIN.name, 0) in reads]
+            if read.model == model:
+                reads[read.manuscript, read.rung, read.seed] = read
+        whole = [rung for rung in RUNGS if not rung.corrected]
+        there = [one for one in manuscripts if all((one.manuscript, rung.name, 0) in reads for rung in whole)]
         if not there:
-            raise FadaError(f"{folder}: no results here. Make them with `fada reproduce {NAME}`.")
+            raise FadaError(f"{folder}: no results of this model here. Make them with `fada reproduce {NAME}`.")
         return cls(there, reads)
 
     @property
@@ -286,9 +288,9 @@ class Found:
         return Systems(LineColumns(lines.ids, lines.references, lines.domains, extra), texts, source=NAME)
 
 
-def table(folder: Path, manuscripts: Sequence[Manuscript]) -> str:
-    """The tables in Markdown, of all that is read."""
-    found = Found.load(folder, manuscripts)
+def table(folder: Path, manuscripts: Sequence[Manuscript], model: str) -> str:
+    """The tables in Markdown, of all that is read with the model of this fingerprint."""
+    found = Found.load(folder, manuscripts, model)
     seeds = found.seeds or [0]
     by_line = [evaluate_systems(found.systems(s), PLAIN.name, Scoring(bootstrap=0, resamples=RESAMPLES)) for s in seeds]
     by_page = [

@@ -17,6 +17,7 @@ from fada.common.settings import read_json
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.data.source import read_lines
+from fada.decoding.knowledge import knowledge_of_model
 from fada.evaluation.predictions import PREDICTIONS, Systems
 from fada.experiments.division import drawn
 from fada.experiments.ladder import Ladder, Rung
@@ -37,11 +38,6 @@ RUNGS = (
     Rung(f"{FEW} corrected lines", f"{FEW} corrected lines", "", "inferred", FEW),
     Rung(f"{MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST),
 )
-COMMANDS = {
-    0: "fada transcribe lines/ --no-text",
-    FEW: "fada adapt medieval --lines corrected/ --out mine/",
-    MOST: "fada adapt medieval --lines corrected/ --out mine/",
-}
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=2)
 BOLD = {"style": "bold"}
 
@@ -88,11 +84,12 @@ def demo(out: str | os.PathLike[str], *, quick: bool = False) -> Demo:
     log.info("%s: %d lines to read, none of which the model has seen", MANUSCRIPT, len(test), extra=BOLD)
     texts: dict[str, list[str]] = {}
     about: dict[str, Any] = {}
-    ladder = Ladder(load_recognizer(DEFAULT_MODEL), test, resolve(DEFAULT_MODEL))
+    known = knowledge_of_model(resolve(DEFAULT_MODEL))
+    ladder = Ladder(load_recognizer(DEFAULT_MODEL), test, known)
     for rung in RUNGS:
         if rung.corrected:
             folder = _adapted(out / f"with-{rung.corrected}-lines", drawn(pool, rung.corrected, 0), quick)
-            ladder = Ladder(load_recognizer(folder), test, resolve(DEFAULT_MODEL))
+            ladder = Ladder(load_recognizer(folder), test, known)
         texts[rung.name], about[rung.name] = ladder.read(rung, LANGUAGE)
     _write_run(out, source, test, texts)
     names = [rung.name for rung in RUNGS]

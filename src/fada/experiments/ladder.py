@@ -1,7 +1,6 @@
 """The ladder of one manuscript: what a reader may have, and what is read with it."""
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from fada.data.line import Line
 from fada.decoding.defaults import BEAM, certainty_of, weights_for
 from fada.decoding.emissions import Emissions
 from fada.decoding.evidence import Posterior, infer
-from fada.decoding.knowledge import Knowledge, knowledge_of_model
+from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import LAM, Weights
 from fada.errors import FadaError
@@ -63,14 +62,14 @@ class Ladder:
     Args:
         recognizer: as it is, or adapted already.
         lines: of one manuscript.
-        model: the folder whose knowledge is used.
+        known: what is known of the domains it may be of; see :func:`fada.decoding.knowledge.knowledge_of_model`.
     """
 
-    def __init__(self, recognizer: Recognizer, lines: Sequence[Line], model: str | os.PathLike[str]) -> None:
+    def __init__(self, recognizer: Recognizer, lines: Sequence[Line], known: Mapping[str, Knowledge]) -> None:
         if not isinstance(recognizer, CTCRecognizer):
             raise FadaError("the rungs of the ladder are read from the emissions of a CTC model; this one has none.")
         self.emissions: Emissions = recognizer.emit(lines)
-        self.known = knowledge_of_model(model)
+        self.known = known
         self.certainty = certainty_of(self.emissions.log_probs)
 
     def read(self, rung: Rung, language: str) -> tuple[list[str], dict[str, Any]]:
