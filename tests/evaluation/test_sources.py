@@ -108,3 +108,31 @@ def test_a_model_that_does_not_read_yet_is_called_that(tmp_path: Path) -> None:
     assert "No system reads yet: the lowest CER is 75.0 %" in run(tmp_path / "t.csv", *columns).stderr
     (tmp_path / "t.csv").write_text("reference,a,b\nabcdefgh,xxxxxxxx,abcdefgx\n", encoding="utf-8")
     assert "reads yet" not in run(tmp_path / "t.csv", *columns).stderr
+
+
+def test_domains_and_encodings_are_read_as_asked(tmp_path: Path) -> None:
+    for century, text in (("13", TEXTS[0]), ("14", TEXTS[1])):
+        page(tmp_path / "gold" / century / f"{century}.xml", [text])
+        page(tmp_path / "read" / century / f"{century}.xml", [text[1:]])
+    found = read_systems(tmp_path / "gold", tmp_path / "read", reading={"domain_from": "folder"})
+    assert found.domains == ["13", "14"]
+    done = run(tmp_path / "gold", tmp_path / "read", "--domain-from", "folder")
+    assert done.exit_code == 0
+    assert "13" in done.output
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_bytes("é ſ\n".replace("ſ", "s").encode("latin-1"))
+    with pytest.raises(FadaError, match="--encoding"):
+        read_systems(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert read_systems(tmp_path / "a.txt", tmp_path / "b.txt", reading={"encoding": "latin-1"}).references == ["é s"]
+    with pytest.raises(FadaError, match="references and hypotheses apart"):
+        read_systems(tmp_path / "a.txt", reading={"encoding": "latin-1"})
+
+
+def test_hocr_is_compared_like_alto(tmp_path: Path) -> None:
+    gold = page(tmp_path / "gold.xml", TEXTS)
+    spans = "".join(f'<span class="ocr_line" title="bbox 0 {i} 9 {i + 1}">{t}</span>' for i, t in enumerate(TEXTS))
+    (tmp_path / "tesseract.hocr").write_text(
+        f'<html xmlns="http://www.w3.org/1999/xhtml"><body><div class="ocr_page">{spans}</div></body></html>',
+        encoding="utf-8",
+    )
+    assert read_systems(gold, tmp_path / "tesseract.hocr").systems == {"tesseract": TEXTS}

@@ -19,12 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import escape
 from PIL import Image
+from typer.testing import CliRunner
 
 from fada import FadaError, __version__, compare, evaluate
+from fada.cli import app
 from fada.report.charts import Curve, frequency_chart, line_chart, nice_ticks
 from fada.report.comparison import data_sets
 from fada.report.images import collect, encode
-from fada.report.page import Written, script_json, write_report
+from fada.report.page import Written, script_json, write_comparison, write_report
 from fada.runs.groups import load_runs
 from fada.text.characters import sign
 from tests.support.run_folders import CITATION, LICENCE, NASTY, MakeRun, write_tuned
@@ -356,6 +358,26 @@ def errors_fewer(page: Any) -> list[int]:
     signs = {"▼": -1, "▲": 1, "=": 0}
     heads = page.locator(".line-head > :last-child").all_inner_texts()
     return [signs[h[0]] * int((re.search(r"\d+", h) or ["0"])[0]) for h in heads]
+
+
+def test_any_outputs_are_reported_against_a_ground_truth(tmp_path: Path) -> None:
+    folder = tmp_path / "gt"
+    folder.mkdir()
+    for name, text in (("a", "le roi marc"), ("b", "la reine dit")):
+        Image.new("L", (80, 20), 200).save(folder / f"{name}.png")
+        (folder / f"{name}.gt.txt").write_text(text, encoding="utf-8")
+    for system, texts in {"first": ["le roi mare", "la reme dit"], "second": ["le roi marc", "la reme dit"]}.items():
+        rows = "".join(f"{name}\t{text}\n" for name, text in zip("ab", texts, strict=True))
+        (tmp_path / f"{system}.tsv").write_text("id\ttext\n" + rows, encoding="utf-8")
+    outputs = [tmp_path / "first.tsv", tmp_path / "second.tsv"]
+    written = write_comparison(folder, outputs, tmp_path / "out.html", resamples=100)
+    assert (written.lines, written.images) == (2, 2)
+    page = written.path.read_text(encoding="utf-8")
+    assert "gt: first, second" in page
+    assert "not recorded" not in page.split("Licence of the data")[0]
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "gt"), "--domain", "13"])
+    assert isinstance(done.exception, FadaError)
+    assert "--reference" in str(done.exception)
 
 
 @pytest.mark.browser

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
 from fada.errors import FadaError
 
@@ -17,10 +18,11 @@ THRESHOLD_EXCEEDED = 3
 
 
 def evaluate(
+    reading: ReadingOptions,
     sources: list[Path] = typer.Argument(
         help="A run folder; a table (parquet, CSV, TSV, JSONL); stored emissions (.npz); or two: references and "
-        "hypotheses (text files, tables, ALTO or PAGE), of one system or several. With --seeds any number of the first "
-        "kinds."
+        "hypotheses (text files, tables, ALTO, PAGE, hOCR), of one system or several. With --seeds any number of the "
+        "first kinds."
     ),
     reference_column: str | None = typer.Option(None, help="Column of the reference text."),
     hypothesis_column: list[str] = typer.Option([], help="Column of the hypothesis; repeat for several systems."),
@@ -100,6 +102,7 @@ def evaluate(
             systems=system,
             split=split,
             pages=pages,
+            reading=reading.given(),
         )
 
     loaded = [load(source) for source in sources] if seeds else [load(*sources)]
@@ -217,4 +220,4 @@ def _print_details(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(evaluate)
+    app.command()(with_reading("domain", "domain_from", "encoding", "id_column", "read_as")(evaluate))

@@ -3,18 +3,34 @@
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import echo, print_json
+from fada.errors import FadaError
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
 
     @app.command()
+    @with_reading("domain", "domain_column", "domain_from", "encoding", "id_column", "read_as", "split")
     def report(
-        runs: list[Path] = typer.Argument(..., metavar="RUN", help="Run folders; seeds of one setting are averaged."),
+        reading: ReadingOptions,
+        runs: list[Path] = typer.Argument(
+            ..., metavar="RUN", help="Run folders; seeds of one setting are averaged. With --reference: outputs."
+        ),
+        reference: Path | None = typer.Option(
+            None,
+            "--reference",
+            help="Ground truth that any outputs are compared with (text files, tables, ALTO, PAGE, hOCR); no run "
+            "folder is needed.",
+        ),
+        pages: bool = typer.Option(
+            False, "--pages", help="With --reference: compare whole pages, however they are divided into lines."
+        ),
         out: Path | None = typer.Option(
             None, "--out", "-o", help="HTML file. Default: report.html in the run folder, or here for several runs."
         ),
@@ -46,25 +62,35 @@ def register(app: typer.Typer) -> None:
             fada report runs/hpgt
 
             fada report runs/standard-* runs/fada-* --out comparison.html --tables tables/
-        """
-        from fada.report.page import write_report
 
-        written = write_report(
-            runs,
-            out,
-            data=data,
-            title=title,
-            baseline=baseline,
-            compared=compare,
-            with_images=images,
-            max_bytes=int(max_size * 1_000_000),
-            resamples=resamples,
-            tables=tables,
-            normalization=normalization,
-            units=units,
-            average=average,
-            command=shlex.join(["fada", *sys.argv[1:]]),
-        )
+            fada report --reference ground_truth/ kraken.tsv tesseract.hocr --out comparison.html
+        """
+        from fada.report.page import write_comparison, write_report
+
+        settings: dict[str, Any] = {
+            "data": data,
+            "title": title,
+            "baseline": baseline,
+            "compared": compare,
+            "with_images": images,
+            "max_bytes": int(max_size * 1_000_000),
+            "resamples": resamples,
+            "tables": tables,
+            "normalization": normalization,
+            "units": units,
+            "average": average,
+            "command": shlex.join(["fada", *sys.argv[1:]]),
+        }
+        given = reading.given() | ({"pages": True} if pages else {})
+        if reference is not None:
+            written = write_comparison(reference, runs, out or Path("report.html"), reading=given, **settings)
+        elif given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise FadaError(
+                f"{options}: how outputs are read that --reference is given for; a run has its own. Leave it out."
+            )
+        else:
+            written = write_report(runs, out, **settings)
         if as_json:
             print_json(written.to_dict())
             return

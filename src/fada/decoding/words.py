@@ -37,7 +37,7 @@ class Forced(NamedTuple):
         alignment = hypothesis.alignment
         if alignment is not None:
             spans = tuple((int(self.frames[a, 0]), int(self.frames[b - 1, 1])) for a, b in alignment.frames)
-            alignment = Alignment(spans, alignment.confidences, alignment.widths)
+            alignment = Alignment(spans, alignment.confidences, alignment.widths, int(self.frames[-1, 1]))
         return hypothesis._replace(
             log_prob=hypothesis.log_prob + self.log_prob,
             score=hypothesis.score + lam * self.log_prob,

@@ -10,7 +10,7 @@ was done is told in :attr:`Systems.note`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ def read_systems(
     systems: Sequence[str] = (),
     split: str | None = None,
     pages: bool = False,
+    reading: Mapping[str, Any] | None = None,
 ) -> Systems:
     """Read references and hypotheses; see the module for what a source can be.
 
@@ -55,8 +56,15 @@ def read_systems(
         systems: only these systems.
         split: only the rows whose column ``split`` has this value.
         pages: compare whole pages, also where the lines could be paired.
+        reading: how references and hypotheses are read that stand apart: `domain`, `domain_from`, `encoding`,
+            `id_column`, `format` of :func:`fada.read_lines`.
     """
-    columns = _Columns(reference_column, tuple(hypothesis_columns), domain_column, split)
+    columns = _Columns(reference_column, tuple(hypothesis_columns), domain_column, split, dict(reading or {}))
+    if reading and not hypotheses:
+        raise FadaError(
+            f"{', '.join(reading)}: {source} is read as it stands, references and hypotheses together. Leave it out, "
+            "or give references and hypotheses apart."
+        )
     path = Path(source)
     for each in (path, *map(Path, hypotheses)):
         if not each.exists():
@@ -90,6 +98,7 @@ class _Columns:
     hypothesis: tuple[str, ...]
     domain: str | None
     split: str | None
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
 
 # ----------------------------------------------------------------------------------------------------------- tables
@@ -283,14 +292,16 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def _read(path: Path, text_column: str | None, named: _Columns) -> list[_Text]:
     if _is_plain_text(path):
-        return [_Text(str(i), text, None, path.stem, {}) for i, text in enumerate(_text_lines(path), 1)]
+        domain = named.reading.get("domain")
+        return [_Text(str(i), text, domain, path.stem, {}) for i, text in enumerate(_text_lines(path, named), 1)]
     if path.is_dir() and (files := _text_pages(path)):
         return [
-            _Text(f"{file.name}#{i}", text, None, _stem(file), {})
+            _Text(f"{file.name}#{i}", text, named.reading.get("domain"), _stem(file), {})
             for file in files
-            for i, text in enumerate(_text_lines(file), 1)
+            for i, text in enumerate(_text_lines(file, named), 1)
         ]
-    lines = read_lines(path, text_column=text_column, domain_column=named.domain, split=named.split)
+    how = {"text_column": text_column, "domain_column": named.domain, "split": named.split, **named.reading}
+    lines = read_lines(path, **how)
     return [_Text(line.id, line.text, line.domain, page_of(line), line.extra) for line in lines.without_media()]
 
 
@@ -373,7 +384,7 @@ def _refuse_columns(files: Sequence[Path], options: Mapping[str, Any]) -> None:
 
 
 def _is_plain_text(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() not in tables.SUFFIXES | {".xml", ".alto", ".page"}
+    return path.is_file() and path.suffix.lower() not in tables.SUFFIXES | {".xml", ".alto", ".page", ".hocr", ".zip"}
 
 
 def _text_pages(folder: Path) -> list[Path]:
@@ -385,14 +396,18 @@ def _text_pages(folder: Path) -> list[Path]:
 def _stem(path: Path) -> str:
     """The name of a page without its endings: ``p1.gt.txt``, ``p1.alto.xml`` and ``p1.xml`` are the same page."""
     name = path.name
-    for ending in (".txt", ".xml", ".gt", ".alto", ".page"):
+    for ending in (".txt", ".xml", ".hocr", ".gt", ".alto", ".page"):
         name = name.removesuffix(ending)
     return name
 
 
-def _text_lines(path: Path) -> list[str]:
+def _text_lines(path: Path, named: _Columns) -> list[str]:
+    encoding = named.reading.get("encoding")
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = path.read_text(encoding=encoding or "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise FadaError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
+        advice = tables.encoding_advice(encoding or "UTF-8")
+        raise FadaError(f"{path}: {advice} ({error.reason} at byte {error.start}).") from None
+    except LookupError as error:
+        raise FadaError(f"{path}: {error}.") from None
     return lines[:-1] if lines[-1] == "" else lines

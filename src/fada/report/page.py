@@ -9,8 +9,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -20,9 +21,11 @@ import jinja2
 from markupsafe import Markup
 
 from fada._version import __version__
-from fada.common.files import write_text
+from fada.common.files import write_json, write_text
 from fada.data.splits import READING, LineSources
 from fada.errors import FadaError
+from fada.evaluation.predictions import PREDICTIONS
+from fada.evaluation.sources import read_systems
 from fada.evaluation.table import FORMATS, write_tables
 from fada.report import images, sections
 from fada.report.comparison import DataSet, data_sets
@@ -128,6 +131,44 @@ def write_report(
     )
 
 
+def write_comparison(
+    references: str | os.PathLike[str],
+    outputs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] = "report.html",
+    *,
+    reading: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Written:
+    """Write the report of any outputs against their references, without a run folder.
+
+    Args:
+        references: as :func:`fada.evaluation.sources.read_systems` takes them, with line images if they have some.
+        outputs: of one system each, named after its file.
+        out: the HTML file.
+        reading: as for :func:`~fada.evaluation.sources.read_systems`; `domain_column`, `split` and `pages` too.
+        settings: as for :func:`write_report`.
+    """
+    given = dict(reading or {})
+    named = {name: given.pop(name) for name in ("domain_column", "split", "pages") if name in given}
+    systems = read_systems(references, *outputs, reading=given, **named)
+    names = list(systems.systems)
+    settings.setdefault("title", None)
+    settings["title"] = settings["title"] or f"{Path(references).name}: {', '.join(names)}"
+    settings["baseline"] = settings.get("baseline") or names[0]
+    settings["compared"] = settings.get("compared") or next((n for n in names if n != settings["baseline"]), None)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / Path(references).stem
+        run.mkdir()
+        systems.save(run / PREDICTIONS)
+        config = {"data": [os.path.abspath(references)], "dataset": Path(references).stem, "model": "outputs", **given}
+        write_json(run / "config.json", {"settings": config, "outputs": [str(output) for output in outputs]})
+        written = write_report([run], out, **settings)
+    told = [systems.note] if systems.note else []
+    if systems.left_out:
+        told.append(f"{systems.left_out} lines left out: no reference, or not in every system.")
+    return replace(written, notes=(*told, *written.notes))
+
+
 def script_json(value: Any) -> str:
     """JSON that can stand inside a ``<script>`` element: no markup can begin in it, and no number is NaN."""
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -153,7 +194,6 @@ def _context(
 ) -> dict[str, Any]:
     models = list(dict.fromkeys(run.model for run in runs))
     names = dict.fromkeys(data_set.source for data_set in sets)
-    seeds = [run.seed for run in runs if run.seed is not None]
     licences = dict.fromkeys(str(text) for run in runs if (text := run.setting("licence")))
     kicker = [
         "Text recognition report",
@@ -163,12 +203,9 @@ def _context(
     ]
     facts = [
         ("fada", __version__),
-        ("Runs made with", ", ".join(dict.fromkeys(_version(run) for run in runs))),
+        *_made_of(runs),
         ("Data", ", ".join(dict.fromkeys(", ".join(run.data_source) or run.dataset for run in runs))),
-        ("Lines", ", ".join(dict.fromkeys(_lines_of(run) for run in runs))),
         ("Licence of the data", ", ".join(licences) or "not recorded"),
-        ("Model", ", ".join(models)),
-        ("Seeds", ", ".join(map(str, dict.fromkeys(seeds))) or "not recorded"),
         ("Intervals and tests", f"{look.resamples:,} resamples of lines, seed 0"),
         ("Made", f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}"),
         *([("Command", look.command)] if look.command else []),
@@ -251,6 +288,20 @@ ENDINGS = ("html", "css", "js")
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _made_of(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """The files that are compared, or what is known of the runs."""
+    outputs = [str(output) for run in runs for output in run.config.get("outputs", ())]
+    if outputs:
+        return [("Compared", ", ".join(outputs))]
+    seeds = [str(run.seed) for run in runs if run.seed is not None]
+    return [
+        ("Runs made with", ", ".join(dict.fromkeys(_version(run) for run in runs))),
+        ("Lines", ", ".join(dict.fromkeys(_lines_of(run) for run in runs))),
+        ("Model", ", ".join(dict.fromkeys(run.model for run in runs))),
+        ("Seeds", ", ".join(dict.fromkeys(seeds)) or "not recorded"),
+    ]
 
 
 def _lines_of(run: Run) -> str:
