@@ -526,6 +526,7 @@ def test_characters_meet_halfway_and_share_the_place_of_their_label() -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         best = CTCBeamDecoder(["", "a", "b", " "]).decode(random_log_probs(rng, 12, 4), alignment=True)[0]
+        assert best.alignment is not None
         edges = best.alignment.edges
         assert len(edges) == len(best.text) + 1 or not best.text
         assert all(0 <= left < right <= 1 for left, right in itertools.pairwise(edges))

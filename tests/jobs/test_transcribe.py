@@ -88,7 +88,9 @@ def test_every_line_is_transcribed_and_the_score_is_eq_2(model: Path, lines: Pat
 
 
 @pytest.mark.parametrize("name", ["out.hocr", "out.pdf", "out.tei.xml", "out.alto.xml", "out.page.xml"])
-def test_a_page_becomes_what_the_ending_says_with_the_place_of_every_word(model, tmp_path, name):
+def test_a_page_becomes_what_the_ending_says_with_the_place_of_every_word(
+    model: Path, tmp_path: Path, name: str
+) -> None:
     page = xml_pages.write_example(tmp_path / "in", "page2019")
     out = tmp_path / name
     done = run("transcribe", model, page, "--out", out, "--beam", 1)
