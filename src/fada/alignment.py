@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from fada import distances
 from fada.common.processes import summed
+from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 from fada.text.alphabet import Alphabet, alphabet_of
@@ -228,9 +229,9 @@ class AlignmentLoss(nn.Module):
         targets: TargetSet,
         texts: "_Texts",
         kind: Literal["ctc", "tokens"],
-        lam: float = 0.5,
-        distance: str = "sorted_w2",
-        scale: float = 1.0,
+        lam: float = LAM,
+        distance: str = DISTANCE,
+        scale: float = SCALE,
         pool: Pool = "sample",
         momentum: float = 0.9,
     ) -> None:

@@ -28,6 +28,13 @@ Array = Any
 
 Distance = Callable[[Array, Array], Array]
 
+LAM = 0.5
+"""λ of loss (Eq. 1) and search (Eq. 2) where it is not given: both terms with the same weight, the paper's middle."""
+SCALE = 1.0
+"""Factor of the distance in both: 1 is the paper to the letter."""
+DISTANCE = "sorted_w2"
+"""The distance of both: the paper's (Eq. 1)."""
+
 KL_EPSILON = 1e-9
 """What :func:`kl` adds to both frequencies."""
 

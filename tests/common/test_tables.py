@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -134,6 +135,42 @@ def test_a_parquet_file_of_some_hundred_bytes_that_unpacks_to_gigabytes_is_refus
         list(read_rows(repeated))
     [(_, row)] = read_rows(bomb(tmp_path / "one.parquet", ["a" * 24_000_000]))
     assert len(cast(dict[str, Any], row)["text"]) == 24_000_000
+
+
+def test_every_page_of_a_long_column_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bomb is the last page of a column of two megabytes whose metadata claim less than it unpacks to."""
+    monkeypatch.setattr(parquet, "BOMB_BYTES", 2**22)
+    monkeypatch.setattr(parquet, "BOMB_RATIO", 1)
+    noise = np.random.default_rng(0).integers(33, 127, (200, 10_000)).astype("u1")
+    texts = [row.tobytes().decode() for row in noise] + ["a" * 20_000_000]
+    path = tmp_path / "t.parquet"
+    options = {"use_dictionary": False, "write_statistics": False, "data_page_size": 2**16, "write_batch_size": 8}
+    pq.write_table(pa.table({"text": texts}), path, compression="zstd", **options)
+    column = pq.read_metadata(path).row_group(0).column(0)
+    assert column.total_compressed_size > 2**20
+    with path.open("rb") as file:
+        pages = list(parquet._pages(file, {7: column.total_compressed_size, 9: column.data_page_offset}))
+    assert sum(page[5][1] for page in pages) == len(texts)
+    assert len(pages) > 20
+    with pytest.raises(FadaError, match=r"bytes that unpack to 2\d,\d+,\d+ in one column; not read"):
+        list(read_rows(path))
+    monkeypatch.setattr(parquet, "PAGES", 10)
+    with pytest.raises(FadaError, match="a column of more than 10 pages in one row group; not read"):
+        list(read_rows(path))
+
+
+def test_what_a_parquet_file_was_written_with_is_read_without_arrow(tmp_path: Path) -> None:
+    table = pa.table({"a": ["x"]}).replace_schema_metadata({"fada": "é", "empty": ""})
+    pq.write_table(table, tmp_path / "t.parquet")
+    stored = parquet.stored_metadata(tmp_path / "t.parquet")
+    assert {key: stored[key] for key in stored if key != b"ARROW:schema"} == pq.read_schema(
+        tmp_path / "t.parquet"
+    ).metadata
+    data = (tmp_path / "t.parquet").read_bytes()
+    for damaged in (b"", b"PAR1", data[:-1], data[:-8] + b"\xff\xff\xff\x7fPAR1", data[:40] + data[-8:]):
+        (tmp_path / "bad.parquet").write_bytes(damaged)
+        with pytest.raises(FadaError, match="footer is damaged"):
+            parquet.stored_metadata(tmp_path / "bad.parquet")
 
 
 def test_parquet_values_that_begin_alike_are_refused_by_what_they_unpack_to(

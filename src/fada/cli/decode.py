@@ -73,7 +73,8 @@ def decode(
     from fada.decoding.emissions import Emissions, domains_of_lines, with_references
     from fada.decoding.knowledge import load_knowledge
     from fada.decoding.lm import CharNgram
-    from fada.decoding.weights import LAM, Weights
+    from fada.decoding.weights import Weights
+    from fada.distances import LAM
     from fada.targets.target_set import TargetSet
     from fada.tuning.tuned import Tuned
 

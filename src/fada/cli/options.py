@@ -64,6 +64,12 @@ class ReadingOptions:
         return {name: value for name, value in values.items() if value != defaults[name]}
 
 
+def given(context: typer.Context) -> dict[str, Any]:
+    """The options that the user gave a command, by the names of its parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name: value for name, value in context.params.items() if getattr(sources[name], "name", "") != "DEFAULT"}
+
+
 TEXTS = ("text_column", "domain_column", "domain", "domain_from", "encoding", "split")
 """The options that matter where only texts are read."""
 

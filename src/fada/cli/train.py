@@ -6,12 +6,13 @@ from typing import Any
 
 import typer
 
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import ReadingOptions, given, with_reading
 from fada.cli.output import echo
 from fada.errors import FadaError
 
 
 def train(
+    context: typer.Context,
     reading: ReadingOptions,
     recipe: Path | None = typer.Option(None, help="YAML file with settings; options given here override it."),
     data: list[str] = typer.Option([], help="Lines to train on (any source of lines, with its splits); repeatable."),
@@ -67,15 +68,14 @@ def train(
 
     Example: fada train --model french --data my_lines --epochs 10 --out runs/mine
     """
-    given = {name: value for name, value in locals().items() if name not in ("recipe", "set_", "reading")}
-    chosen = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     from fada.common.settings import read_recipe
     from fada.training.settings import TrainSettings
     from fada.training.train import train as run
 
     settings: dict[str, Any] = read_recipe(recipe) if recipe else {}
-    settings |= {name: str(value) if isinstance(value, Path) else value for name, value in chosen.items()}
-    settings |= {name: str(value) if isinstance(value, Path) else value for name, value in reading.given().items()}
+    own = {name: value for name, value in given(context).items() if name in TrainSettings.model_fields}
+    for name, value in {**own, **reading.given()}.items():
+        settings[name] = str(value) if isinstance(value, Path) else value
     for pair in set_:
         key, equals, value = pair.partition("=")
         if not equals:

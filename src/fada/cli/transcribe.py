@@ -153,7 +153,8 @@ def _decoder(
     alone replaces, else Eq. 2; in each, what was `asked` for holds.
     """
     from fada.decoding.knowledge import Decoder, load_knowledge
-    from fada.decoding.weights import LAM, NO_GUIDANCE, Weights
+    from fada.decoding.weights import NO_GUIDANCE, Weights
+    from fada.distances import LAM
     from fada.targets.target_set import TargetSet
     from fada.tuning.tuned import Tuned
 

@@ -19,10 +19,12 @@ BOMB_RATIO = 1000
 ROWS_PER_BYTE = 100
 """A file with more rows, or values in a column, than a million and so many for each of its bytes is refused."""
 
-_WALKED = 2**20
-"""Of a column of more bytes only the first page is looked at, which is the dictionary if there is one."""
+PAGES = 100_000
+"""A column of more pages in one row group is refused: some hundred are usual, and every one costs time."""
 
-_HEADER = 2**16
+_HEADERS = (2**10, 2**20)
+"""Bytes in which the header of a page is looked for: usually some dozen; more where it holds long statistics."""
+
 _DICTIONARY_PAGE, _DELTA_BYTE_ARRAY = 2, 7
 _DEPTH = 32
 
@@ -43,7 +45,7 @@ def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> None:
         for group in footer.get(4, ()):
             claimed.append((group[3], "rows"))
             for column, is_repeated in zip(group[1], repeated, strict=True):
-                values, unpacked = _claims(file, column[3], batch, is_repeated)
+                values, unpacked = _claims(path, file, column[3], batch, is_repeated)
                 claimed.append((values, "values in one column"))
                 if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * size:
                     raise FadaError(
@@ -53,17 +55,32 @@ def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> None:
         raise FadaError(f"{path}: {size:,} bytes that claim {largest[0]:,} {largest[1]}; not read, to be safe.")
 
 
-def _footer(path: Path, file: BinaryIO, size: int, columns: int) -> _Struct:
-    """FileMetaData, of which everything that is used is there and of its type."""
+def stored_metadata(path: Path) -> dict[bytes, bytes]:
+    """The keys and values that a parquet file was written with."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        footer = _footer(path, file, size)
+    found = {one.get(1): one.get(2, b"") for one in footer.get(5, ()) if isinstance(one, dict)}
+    return {key: value for key, value in found.items() if isinstance(key, bytes) and isinstance(value, bytes)}
+
+
+def _footer(path: Path, file: BinaryIO, size: int, columns: int | None = None) -> _Struct:
+    """FileMetaData, of which everything that is used is there and of its type.
+
+    Args:
+        columns: how many every row group has to have.
+    """
     try:
         file.seek(size - 8)
         length = int.from_bytes(file.read(4), "little")
+        if file.read(4) != b"PAR1":
+            raise ValueError("no PAR1 at the end")
         file.seek(size - 8 - length)
         footer = _Thrift(file.read(length)).struct()
         numbers = [footer[3]]
         for group in footer.get(4, ()):
             numbers.append(group[3])
-            if len(group[1]) != columns:
+            if columns is not None and len(group[1]) != columns:
                 raise ValueError(f"{len(group[1])} columns in a row group of {columns}")
             for column in group[1]:
                 numbers += [column[3][field] for field in (5, 6, 7, 9)]
@@ -74,10 +91,12 @@ def _footer(path: Path, file: BinaryIO, size: int, columns: int) -> _Struct:
     return footer
 
 
-def _claims(file: BinaryIO, column: _Struct, batch: int, repeated: bool) -> tuple[int, int]:
+def _claims(path: Path, file: BinaryIO, column: _Struct, batch: int, repeated: bool) -> tuple[int, int]:
     """Values of a column chunk, and the bytes that it, or if it is more a batch of its rows, may unpack to."""
     values, unpacked, widest, pages = column[5], column[6], 0.0, 0
-    for page in _pages(file, column):
+    for number, page in enumerate(_pages(file, column)):
+        if number == PAGES:
+            raise FadaError(f"{path}: a column of more than {PAGES:,} pages in one row group; not read, to be safe.")
         header: _Struct = next((page[field] for field in (5, 7, 8) if field in page), {})
         count = max(header.get(1, 0), 0)
         pages += page[2]
@@ -92,21 +111,28 @@ def _claims(file: BinaryIO, column: _Struct, batch: int, repeated: bool) -> tupl
 
 def _pages(file: BinaryIO, column: _Struct) -> Iterator[_Struct]:
     """The headers of pages, up to one that is damaged: Arrow tells of it when the rows are read."""
-    start, size = min(column[9], column.get(11) or column[9]), column[7]
-    if start < 0 or size <= 0:
-        return
-    file.seek(start)
-    data = file.read(size if size <= _WALKED else _HEADER)
-    at = 0
-    while at < len(data):
-        thrift = _Thrift(data, at)
-        try:
-            page = thrift.struct()
-            at = thrift.at + max(page[3], 0)
-            sum([page[1], page[2], *(page[field].get(1, 0) for field in (5, 7, 8) if field in page)])
-        except (LookupError, TypeError, ValueError, AttributeError):
+    at = min(column[9], column.get(11) or column[9])
+    end = at + column[7]
+    while 0 <= at < end:
+        if (page := _header(file, at, end)) is None:
             return
         yield page
+        at = page[0]
+
+
+def _header(file: BinaryIO, at: int, end: int) -> _Struct | None:
+    """The header of the page at a place of the file, with the place behind the page as its field 0."""
+    for size in _HEADERS:
+        file.seek(at)
+        thrift = _Thrift(file.read(min(size, end - at)))
+        try:
+            page = thrift.struct()
+            page[0] = at + thrift.at + max(page[3], 0)
+            sum([page[1], page[2], *(page[field].get(1, 0) for field in (5, 7, 8) if field in page)])
+            return page
+        except (LookupError, TypeError, ValueError, AttributeError):
+            continue
+    return None
 
 
 class _Thrift:

@@ -33,8 +33,9 @@ from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
-from fada.decoding.weights import BEAM, DISTANCE, LAM, SCALE
+from fada.decoding.weights import BEAM
 from fada.decoding.words import Word, checked, forced
+from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.alphabet import Alphabet, alphabet_of

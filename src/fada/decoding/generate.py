@@ -31,7 +31,8 @@ from fada.decoding.vocabulary import (
     token_table,
     vocabulary_of,
 )
-from fada.decoding.weights import BEAM, DISTANCE, LAM, SCALE
+from fada.decoding.weights import BEAM
+from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 

@@ -31,7 +31,7 @@ from fada.decoding.kernels.distance import (
     removed_products,
     w2_value,
 )
-from fada.decoding.weights import DISTANCE, LAM, SCALE
+from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER

@@ -4,16 +4,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fada.distances import DISTANCE, SCALE
+
 LanguageModel = Literal["none", "global", "domain"]
 
 NO_GUIDANCE = 1.0
 """λ = 1 is plain beam search."""
-LAM = 0.5
-"""λ where a target is given and λ is not: both terms of Eq. 2 with the same weight, the paper's middle."""
-SCALE = 1.0
-"""Factor of the distance: 1 is Eq. 2 to the letter."""
-DISTANCE = "sorted_w2"
-"""The paper's distance (Eq. 1)."""
 BEAM = 5
 """The paper's beam."""
 

@@ -10,9 +10,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from fada.common.files import replacing
+from fada.common.parquet import stored_metadata
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.errors import FadaError
@@ -193,10 +195,14 @@ class Systems(_OfLines, Mapping[str, Predictions]):
 
 def stored_settings(path: PathLike) -> dict[str, dict[str, Any]]:
     """How each system of a parquet file decodes, as far as the file tells; nothing for files of version 0.1."""
-    import pyarrow.parquet as pq
-
-    found = (pq.read_schema(path).metadata or {}).get(_METADATA)
-    return json.loads(found) if found else {}
+    found = stored_metadata(Path(path)).get(_METADATA)
+    try:
+        settings = json.loads(found) if found else {}
+    except (ValueError, RecursionError) as error:
+        raise FadaError(f"{path}: what it says of its systems is damaged ({error}). Write the file again.") from None
+    if not isinstance(settings, dict) or not all(isinstance(one, dict) for one in settings.values()):
+        raise FadaError(f"{path}: expected the settings of each system in its metadata, found {str(settings)[:60]}.")
+    return settings
 
 
 def line_columns(lines: Iterable[Line]) -> LineColumns:

@@ -13,7 +13,7 @@ import torch
 
 from fada.data.splits import evenly
 from fada.decoding.ctc import CTCBeamDecoder
-from fada.decoding.weights import LAM
+from fada.distances import LAM
 from fada.experiments.record import Overhead, Ratio
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run

@@ -212,7 +212,7 @@ class SeedEvaluation:
         self.first = self.searches[self.standard.name]
         self.cheap = self.first["test"].kind == "ctc"
         refuse_overlap(self.first["validation"], self.first["test"])
-        self.plain = Weights(beam=int(self.recipe.train.get("beam_size", 5)))
+        self.plain = Weights(beam=int(self.recipe.train.get("beam_size", BEAM)))
         self.errors = {item.name: self._validation_cer(item, self.plain) for item in self.trained}
         arms = dict.fromkeys(item.arm for item in self.trained)
         self.best = {

@@ -14,6 +14,7 @@ from typing import Any
 from fada.common.files import write_json
 from fada.common.settings import read_json
 from fada.decoding.weights import Weights
+from fada.distances import DISTANCE, SCALE
 from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS, Systems
 from fada.report.page import write_report
@@ -134,13 +135,13 @@ def run_study(
 
 def _called(aligned: Mapping[str, Any], tuned: Mapping[str, Tuned]) -> dict[tuple[str, str], str]:
     """The paper's name of each model and decoding, with what is not as printed there."""
-    distance, scale = aligned.get("distance", "sorted_w2"), aligned.get("scale", 1.0)
-    trained = "" if (distance, scale) == ("sorted_w2", 1.0) else f" ({distance} ×{scale:g})"
+    distance, scale = aligned.get("distance", DISTANCE), aligned.get("scale", SCALE)
+    trained = "" if (distance, scale) == (DISTANCE, SCALE) else f" ({distance} ×{scale:g})"
     called = {}
     for (model, decoding), name in NAMES.items():
         called[model, decoding] = name + (trained if model == ALIGNED else "")
         weights = _guided_weights(tuned[model])
-        if decoding == GUIDED and (weights.distance, weights.scale) != ("sorted_w2", 1.0):
+        if decoding == GUIDED and (weights.distance, weights.scale) != (DISTANCE, SCALE):
             called[model, decoding] += f" [{weights.distance} ×{weights.scale:g}]"
     return called
 

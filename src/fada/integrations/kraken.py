@@ -23,7 +23,8 @@ import numpy as np
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.hypothesis import Hypothesis
-from fada.decoding.weights import BEAM, LAM
+from fada.decoding.weights import BEAM
+from fada.distances import LAM
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Required, TextIO, TypedDict
 
 from filelock import FileLock, Timeout
 
@@ -19,8 +19,21 @@ from fada.common.files import check_writable
 from fada.data.line import Line
 from fada.errors import FadaError
 
-Row = dict[str, Any]
-"""One finished line in the journal: `id`, `domain`, `stamp`, and either `text` with its score parts, or `error`."""
+
+class Row(TypedDict, total=False):
+    """One finished line in the journal, as it stands there: what was read with its score parts, or the `error`."""
+
+    id: Required[str]
+    domain: str | None
+    stamp: str | None
+    text: str
+    confidence: float
+    characters: list[float]
+    log_prob: float
+    distance: float | None
+    score: float
+    source: str
+    error: str
 
 
 def stamp_of(line: Line) -> str | None:
@@ -128,7 +141,7 @@ class Journal:
         self._write(rows)
         self.rows.update((row["id"], row) for row in rows)
 
-    def _write(self, rows: Iterable[Row]) -> None:
+    def _write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         if self._stream is None:
             raise RuntimeError("the journal is not open")
         self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -156,8 +156,8 @@ def _changed(part: _Part) -> FadaError:
 
 
 def _merge_parquet(parts: Sequence[_Part], out: Path) -> None:
-    import pyarrow.parquet as pq
 
+    from fada.common.parquet import stored_metadata
     from fada.common.tables import open_table, whole
     from fada.data.formats.parquet import write_rows
 
@@ -166,7 +166,7 @@ def _merge_parquet(parts: Sequence[_Part], out: Path) -> None:
     for part in parts:
         with open_table(part.path) as table:
             rows = [dict(row) for _, row in whole(part.path, table.rows(None))]
-        records.append(_parsed((pq.read_schema(part.path).metadata or {}).get(b"fada", b"")))
+        records.append(_parsed(stored_metadata(part.path).get(b"fada", b"")))
         if len(rows) != part.note.count:
             raise _changed(part)
         placed += zip(part.positions, rows, strict=True)

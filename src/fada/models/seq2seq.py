@@ -22,7 +22,8 @@ from fada.data.line import Line
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Kind, Search
-from fada.decoding.weights import DISTANCE, LAM, SCALE, Weights
+from fada.decoding.weights import Weights
+from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.models.network import IGNORED, Network, NewCharacters, characters_to_add, domain_tag, padded_labels
 from fada.models.recognizer import Tagging

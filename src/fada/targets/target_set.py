@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fada import distances
+from fada.distances import DISTANCE
 from fada.errors import FadaError
 from fada.targets import file
 from fada.targets.distribution import CharDistribution, in_order
@@ -184,7 +185,7 @@ class TargetSet(Mapping[str, CharDistribution]):
         equal = np.array([(rows == row).all(axis=1) for row in rows])
         return np.where(equal, 1.0, np.clip(directions @ directions.T, -1, 1))
 
-    def distances(self, distance: str = "sorted_w2") -> np.ndarray:
+    def distances(self, distance: str = DISTANCE) -> np.ndarray:
         """(domains, domains) distance of the row's domain from the column's."""
         measure = distances.get(distance)
         rows = self.frequencies

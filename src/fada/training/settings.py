@@ -9,6 +9,8 @@ from pydantic import ConfigDict, Field
 from fada.alignment import Pool, Schedule
 from fada.common.settings import validated
 from fada.data.splits import LineSources
+from fada.decoding.weights import BEAM
+from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.models.recognizer import Tagging
 from fada.runs.run import Run
@@ -35,9 +37,9 @@ class TrainSettings(LineSources):
         None, description="Folder for what a frozen encoder makes of the lines, shared by runs; in memory by default."
     )
 
-    lam: float = Field(0.5, ge=0, le=1)
-    distance: str = "sorted_w2"
-    scale: float = Field(1.0, ge=0)
+    lam: float = Field(LAM, ge=0, le=1)
+    distance: str = DISTANCE
+    scale: float = Field(SCALE, ge=0)
     pool: Pool = "sample"
     lam_schedule: Schedule = "fixed"
     lam_warmup: float = Field(5.0, ge=0, description="Epochs until alignment has its full weight (warmup).")
@@ -55,7 +57,7 @@ class TrainSettings(LineSources):
     augment: float = Field(1.0, ge=0, le=4)
     hidden: float = Field(0.0, ge=0, lt=1, description="Share of each training line that is painted over, in spans.")
     dropout: float | None = Field(None, ge=0, lt=1)
-    beam_size: int = Field(5, ge=1)
+    beam_size: int = Field(BEAM, ge=1)
     threads: int | None = Field(None, ge=1)
     device: Literal["auto", "cpu"] = "auto"
     save_steps: int | None = Field(None, ge=1, description="Also checkpoint every so many steps.")

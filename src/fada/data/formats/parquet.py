@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from fada._version import __version__
 from fada.common.files import replacing
+from fada.common.parquet import stored_metadata
 from fada.common.tables import BATCH, arrow_table, open_table
 from fada.data.formats.manifest import columns_of
 from fada.data.images import png
@@ -205,8 +206,8 @@ def write_parquet(
 
 def _is_ours(file: Path) -> bool:
     try:
-        return b"fada" in (pq.read_schema(file).metadata or {})
-    except (pa.ArrowException, OSError):
+        return b"fada" in stored_metadata(file)
+    except (FadaError, OSError):
         return False
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from fada.distances import LAM
 from fada.errors import FadaError
 from fada.experiments.lipogram.story import DEVELOPMENT_TOPICS, Story, parse_story
 from fada.targets.distribution import CharDistribution
@@ -109,7 +110,7 @@ class Manner:
         distance: ``aligned_w2`` knows which letter is meant; ``sorted_w2`` is Eq. 1 to the letter.
     """
 
-    lam: float = 0.5
+    lam: float = LAM
     scale: float | None = None
     warmup: float = WARMUP
     num_beams: int = 4
