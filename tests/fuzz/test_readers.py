@@ -20,7 +20,7 @@ FIRST = int(os.environ.get("FADA_FUZZ_FIRST", "0"))
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files_end_in_a_sentence(name: str) -> None:
     command = [sys.executable, "-m", "tests.fuzz.worker", name, str(FIRST), str(CASES)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120 + CASES)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200 + CASES)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     findings = [row for row in rows if "error" in row]
     again = f"python -m tests.fuzz.worker {name} CASE 1"

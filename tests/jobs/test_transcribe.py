@@ -317,13 +317,11 @@ def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(
         [*command, "transcribe", model, lines, "--out", out, "--batch-size", "1"],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
+    while process.poll() is None:
         if journal.exists() and journal.read_bytes().count(b"\n") > 2:
             process.send_signal(signal.SIGKILL)
         time.sleep(0.001)
-    process.wait()
-    if process.returncode == -signal.SIGKILL:
+    if journal.exists():  # on a busy machine the job may have ended before the kill fell
         with journal.open("a") as stream:
             stream.write('{"id": "half a li')
         done = run("transcribe", model, lines, "--out", out, "--batch-size", 1)

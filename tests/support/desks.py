@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -68,13 +69,13 @@ def put_document(desk: Desk, texts: Sequence[str] = TEXTS, *, model: str = "medi
             "upright": 1,
             "state": "read",
         }
-        page = store.write(lambda c, values=page_values: insert(c, "pages", values))
+        page = store.write(partial(insert, table="pages", values=page_values))
         emissions: dict[int, str] = {}
         for place, text in enumerate(texts):
             top = 60 * place + 10
             outline = [[10, top], [390, top], [390, top + 40], [10, top + 40]]
             row = {"page": page, "place": place, "outline": outline, "baseline": [[10, top + 30], [390, top + 30]]}
-            line = store.write(lambda c, row=row: _added(c, row))
+            line = store.write(partial(_added, row=row))
             name = desk.emission_name(desk.line(line), desk.page(page), model)
             _save(project.emission_file(document, name), spelt(text, seed=place))
             emissions[line] = name
@@ -94,7 +95,7 @@ def opened(folder: Path, *, limits: Limits | None = None, token: str | None = No
     desk = Desk(Project(folder), limits or Limits(), model=options.pop("model", "medieval"), **options)
     app = create_app(desk, token=token)
     with TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False) as client:
-        client.desk = desk
+        cast(Any, client).desk = desk
         yield client
 
 

@@ -130,6 +130,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_resume_after_kill_gives_the_same_weights(
     reference: Run, data: Path, tmp_path: Path, stop: signal.Signals
@@ -145,17 +146,21 @@ def test_resume_after_kill_gives_the_same_weights(
         *options,
         "--set=save_steps=1",
     ]
-    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
-        time.sleep(0.02)
-    process.send_signal(stop)
-    _, errors = process.communicate(timeout=120)
+    for _ in range(5):  # on a busy machine a training may be over before the signal falls
+        shutil.rmtree(out, ignore_errors=True)
+        process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
+            time.sleep(0.02)
+        process.send_signal(stop)
+        _, errors = process.communicate()
+        if process.returncode != 0:
+            break
     assert process.returncode == (-stop if stop == signal.SIGKILL else 128 + stop), errors
     if stop != signal.SIGKILL:
         told = int(errors.partition("after step ")[2].split()[0])
         assert (out / "checkpoints" / f"checkpoint-{told}").is_dir(), "the newest is kept, not only the best"
     assert not (out / "model").exists()
-    resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True)
     assert resumed.returncode == 0, resumed.stderr
     assert "CER" in resumed.stdout
     assert_same_weights(reference.folder, out)

@@ -80,8 +80,8 @@ def build(
             echo(f"{note.count} of {note.total} texts counted: {out}")
             return
         targets = TargetSet.from_pairs(corpus, normalizer)
-    for note in corpus.notes[:10]:
-        echo(f"left out: {note}", err=True)
+    for left_out in corpus.notes[:10]:
+        echo(f"left out: {left_out}", err=True)
     if len(corpus.notes) > 10:
         echo(f"left out: … and {len(corpus.notes) - 10} more", err=True)
     targets.save(out)

@@ -5,6 +5,7 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -37,12 +38,14 @@ class Search(Protocol):
         kind: what is searched; tuned weights remember it.
         terms: the weights that change what is found.
         knowledge: targets and language models.
+        cheap: whether other weights cost little, as the network is not run again for them.
         ids, references, domains: of the lines; references are None unless every line has one.
     """
 
     kind: Kind
     terms: frozenset[str]
     knowledge: Knowledge
+    cheap: bool = True
     ids: list[str]
     references: list[str] | None
     domains: list[str | None]
@@ -51,6 +54,10 @@ class Search(Protocol):
     def lines(self) -> LineColumns:
         """What is known of the lines."""
         return LineColumns(self.ids, self.references, self.domains if any(self.domains) else None)
+
+    def without_domains(self) -> "Search | None":
+        """The same lines as if nobody knew their domains, if that can be searched."""
+        return None
 
     @abstractmethod
     def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
@@ -103,6 +110,10 @@ class BeamSearch(Search):
         self._targets = {domain: knowledge.target_of(domain) for domain in set(self.domains)}
         self._decoder = knowledge.decoder(emissions.symbols, emissions.blank).replace(threads=threads)
 
+    def without_domains(self) -> "BeamSearch":
+        """The same emissions, whose lines get the target and language model of all domains."""
+        return BeamSearch(replace(self.emissions, domains=None), self.knowledge, self._decoder.threads)
+
     def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line."""
         self.check(weights)
@@ -136,7 +147,7 @@ class Stored(Search):
 
     def __init__(self, search: Search, folder: str | os.PathLike[str]) -> None:
         self.search, self.folder = search, Path(folder)
-        self.kind, self.terms, self.knowledge = search.kind, search.terms, search.knowledge
+        self.kind, self.terms, self.cheap, self.knowledge = search.kind, search.terms, search.cheap, search.knowledge
         self.ids, self.references, self.domains = search.ids, search.references, search.domains
         self._known: str | None = None
 

@@ -11,7 +11,8 @@ from fada.decoding.emissions import Emissions
 from fada.decoding.evidence import Posterior, infer
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
-from fada.decoding.weights import LAM, Weights
+from fada.decoding.weights import Weights
+from fada.distances import LAM
 from fada.errors import FadaError
 from fada.models.ctc import CTCRecognizer
 from fada.models.recognizer import Recognizer

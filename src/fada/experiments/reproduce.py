@@ -210,7 +210,7 @@ class SeedEvaluation:
             for item in self.trained
         }
         self.first = self.searches[self.standard.name]
-        self.cheap = self.first["test"].kind == "ctc"
+        self.cheap = self.first["test"].cheap
         refuse_overlap(self.first["validation"], self.first["test"])
         self.plain = Weights(beam=int(self.recipe.train.get("beam_size", BEAM)))
         self.errors = {item.name: self._validation_cer(item, self.plain) for item in self.trained}

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Required, TextIO, TypedDict
+from typing import Any, Required, TextIO, TypedDict, cast
 
 from filelock import FileLock, Timeout
 
@@ -82,7 +82,7 @@ class Journal:
                 if number == 0 and row != json.loads(json.dumps(self._job)):
                     raise self._other_job("with other settings")
                 if number > 0:
-                    self.rows[row["id"]] = row
+                    self.rows[row["id"]] = cast(Row, row)
                 good += len(raw)
         return good
 

@@ -109,7 +109,7 @@ def transcribe(
         for rows in _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size):
             journal.append(rows)
         notes = [*map(str, lines.skipped), *lines.notes]
-        named = {row["domain"] for row in journal.rows.values()} - {None}
+        named = {domain for row in journal.rows.values() if (domain := row["domain"]) is not None}
         if unknown := knowledge.unknown_domains(named):
             known = ", ".join(knowledge.targets or ())
             notes.append(f"no target for {', '.join(unknown)} (known: {known}): read with that of all domains together")
@@ -196,14 +196,15 @@ def _read_batches(
 
 def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
     search = recognizer.search([replace(line, text=None) for line in batch], knowledge, batch_size=len(batch))
-    rows = []
+    rows: list[Row] = []
     for line, best in zip(batch, search.hypotheses(weights, alignment=True), strict=True):
         row: Row = {"id": line.id, "text": best.text}
         if best.alignment and (confidences := [round(c, 4) for c in best.char_confidences]):
             row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}
             row["edges"] = [round(edge, 4) for edge in best.alignment.edges]
         distance = None if best.distance is None else round(best.distance, 6)
-        rows.append({**row, "log_prob": round(best.log_prob, 4), "distance": distance, "score": round(best.score, 4)})
+        row |= {"log_prob": round(best.log_prob, 4), "distance": distance, "score": round(best.score, 4)}
+        rows.append(row)
     return rows
 
 

@@ -36,6 +36,10 @@ class CTCRecognizer(Recognizer):
         """Those of its classes."""
         return "".join(symbol for i, symbol in enumerate(self.symbols) if i != self.blank)
 
+    def can_write(self, text: str) -> bool:
+        """Whether it has a class for every character of a text."""
+        return set(text) <= set(self.symbols)
+
     def _check_classes(self, outputs: int, name: str) -> None:
         """Refuse an alphabet that is not that of the network's output."""
         if len(self.symbols) + len(self.domains) != outputs:

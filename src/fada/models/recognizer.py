@@ -51,6 +51,10 @@ class Recognizer(ABC):
     def characters(self) -> str:
         """What it can write: its characters, or how many subwords."""
 
+    def can_write(self, text: str) -> bool:
+        """Whether it has a class for every character; one that writes subwords can write anything."""
+        return True
+
     @abstractmethod
     def use_threads(self, threads: int) -> None:
         """Work on so many threads; by default as many as there are cores for this process."""

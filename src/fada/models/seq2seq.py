@@ -295,6 +295,7 @@ class Generation(Search):
 
     kind: Kind = "seq2seq"
     terms = frozenset({"lam", "scale", "distance", "beam"})
+    cheap = False
 
     def __init__(
         self,

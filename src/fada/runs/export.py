@@ -5,7 +5,6 @@ A CTC model comes with targets and a tuned decoder; ``fada transcribe FOLDER`` t
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from fada._version import __version__
 from fada.common.files import write_text
 from fada.decoding.knowledge import DECODER, Decoder, Knowledge
-from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.edits import score_lines
@@ -134,8 +132,7 @@ def _errors(run: Run, decoder: Decoder | None) -> list[str]:
     systems = decode_systems(
         search, {"beam search, network alone": beam, "with the decoder of this folder": decoder.weights}
     )
-    if isinstance(search, BeamSearch):
-        unknown = BeamSearch(replace(search.emissions, domains=None), decoder.knowledge)
+    if (unknown := search.without_domains()) is not None:
         found = decode_systems(unknown, {"... without being told the domain": decoder.weights})
         systems = systems.adding(next(iter(found.values())))
     lines = run.config["lines"]

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 from fada.alignment import NAMES, named, pull
-from fada.data.line import Line
 from fada.data.splits import evenly
-from fada.models.ctc import CTCRecognizer
-from fada.models.recognizer import Recognizer
 from fada.runs.run import load_run
 from fada.training.lines import LineDataset
 from fada.training.settings import settings_of
@@ -46,7 +43,7 @@ def alignment_diagnostics(
     run = load_run(run_folder)
     settings = settings_of(run, data)
     recognizer = run.network
-    chosen = evenly([line for line in settings.read().validation if _can_write(recognizer, line)], lines)
+    chosen = evenly([line for line in settings.read().validation if recognizer.can_write(str(line.text))], lines)
     recognizer.model.eval()
     dataset = LineDataset(recognizer, chosen, run.targets.domains)
     losses = {
@@ -72,8 +69,3 @@ def alignment_diagnostics(
             for name, values in measured.items()
         },
     }
-
-
-def _can_write(recognizer: Recognizer, line: Line) -> bool:
-    """Whether the model has a class for every character of the line; without, there is no task loss."""
-    return not isinstance(recognizer, CTCRecognizer) or set(str(line.text)) <= set(recognizer.symbols)
