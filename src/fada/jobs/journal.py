@@ -29,6 +29,7 @@ class Row(TypedDict, total=False):
     text: str
     confidence: float
     characters: list[float]
+    edges: list[float]
     log_prob: float
     distance: float | None
     score: float
