@@ -295,7 +295,7 @@ export class Desk {
   }
 
   seen(row, character) { if (row === this.active) this.viewer.see(character); }
-  coding(row, code) { this.signs.coding(code); }
+  coding(row, code) { this.signs.coding(code); if (code !== null) row.element.scrollIntoView({ block: "nearest" }); }
   changed(row) { this.viewer.update(row.line); this.#countShown(); }
 
   gone(row, text) {
@@ -350,7 +350,7 @@ export class Desk {
 
   async act(name, row = this.active, place = 0) {
     const ofDesk = {
-      help, signs: () => this.signs.toggle(), knowledge: () => this.#drawer(this.drawer.element.hidden),
+      help, signs: () => { this.signs.toggle(); this.active?.element.scrollIntoView({ block: "nearest" }); }, knowledge: () => this.#drawer(this.drawer.element.hidden),
       export: () => openExport(this.document), learn: () => sendAll().then(() => openLearn(this.document)),
       colours: () => this.#set({ confidence_colours: !this.settings.confidence_colours }),
       follow: () => { this.#set({ follow: !this.settings.follow }); speak(`Proposals ${this.settings.follow ? "on" : "off"}`); },

@@ -45,7 +45,7 @@ export function icon(name) {
 export function button(name, label, onclick, { text, kind = "", key, ...rest } = {}) {
   return h("button", {
     type: "button", class: `button ${text ? "" : "bare"} ${kind}`, onclick, title: key ? `${label} (${key})` : label,
-    "aria-label": text && label.toLowerCase().startsWith(text.toLowerCase()) ? null : text ? `${text}: ${label}` : label,
+    "aria-label": !text || label.startsWith(text) ? label : `${text}: ${label}`,
     ...rest,
   }, name && icon(name), text && h("span", {}, text));
 }

@@ -242,7 +242,7 @@ export class Knowledge {
       this.weightInputs[name] = { input, output };
       return h("div", { class: "weight" }, h("label", { for: `weight-${name}` }, title), output, input, h("small", { id: `note-${name}` }, note));
     });
-    this.weightBox.replaceChildren(h("h3", {}, "What counts how much"), rows,
+    this.weightBox.replaceChildren(h("h3", {}, "What counts how much"), ...rows,
       h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: () => this.#put({ weights: null }).then(() => { this.known && this.#drawWeights(); }) }, "As the model suggests")));
   }
 

@@ -112,6 +112,7 @@ export class Row {
     const { element, field } = this;
     element.dataset.state = line.state;
     this.machine = line.reading || line.text;
+    this.accepted = line.state === "draft" ? 0 : Infinity; // code points before it were typed or passed by
     this.alternatives = line.alternatives;
     this.characters = line.characters;
     this.hides = line.state === "draft" && this.desk.startsEmpty(line);
@@ -133,6 +134,7 @@ export class Row {
     else if (line.state === "not_text") this.mark.append(icon("none"));
     this.mark.title = STATES[line.state];
     this.name(line.order);
+    element.classList.toggle("reading", line.state === "draft" && line.confidence === null && !line.text && this.desk.page.state !== "read");
     this.draw();
   }
 
@@ -170,8 +172,7 @@ export class Row {
     const typed = this.field.value;
     this.element.dataset.state = line.state;
     if (line.text === typed) {
-      this.alternatives = line.alternatives;
-      if (line.characters.length) this.characters = line.characters;
+      if (line.characters.length && !this.ghost) this.characters = line.characters;
       if (line.state !== "draft") this.hides = false;
       if (document.activeElement === this.field && line.state === "typed") this.#shownMark(line);
       else this.#keepGhost(() => this.#take(line));
@@ -197,10 +198,9 @@ export class Row {
     const all = points(text);
     const { characters } = this;
     if (["confirmed", "bad", "not_text"].includes(this.line.state) || !characters.length) return all.map(() => null);
-    const kept = unchanged(this.machine, text);
-    const own = joined(characters);
-    if (own.startsWith(text)) return all.map((_, i) => (kept[i] ? characters[i].confidence : null));
-    return all.map(() => null);
+    if (!joined(characters).startsWith(text)) return all.map(() => null);
+    const kept = unchanged(this.line.reading ?? "", text);
+    return all.map((_, i) => (kept[i] || i >= this.accepted ? characters[i].confidence : null));
   }
 
   /** The mirror: colours, and the proposal. */
@@ -224,11 +224,11 @@ export class Row {
     const { line } = this;
     const now = this.shown;
     const found = [];
-    if (line.plain && line.plain !== this.machine && line.plain !== now) found.push({ text: line.plain, label: "without knowledge" });
+    if (line.reading && line.reading !== now) found.push({ text: line.reading, label: "as read" });
+    if (line.plain && line.plain !== line.reading && line.plain !== now) found.push({ text: line.plain, label: "without knowledge" });
     for (const { text } of this.alternatives) {
       if (text !== now && found.every((one) => one.text !== text) && found.length < 6) found.push({ text });
     }
-    if (this.machine && this.machine !== now && found.every((one) => one.text !== this.machine)) found.unshift({ text: this.machine, label: "as read" });
     this.offered = found;
     this.chips.replaceChildren(...found.map(({ text, label }, at) => {
       const changes = changedWords(now, text);
@@ -335,6 +335,7 @@ export class Row {
     this.field.value = text;
     this.field.setSelectionRange(text.length, text.length);
     this.ghost = "";
+    this.accepted = Infinity;
     this.#changed();
     this.#align();
   }
@@ -412,6 +413,7 @@ export class Row {
       if (!found.text.startsWith(left)) continue;
       const rest = found.text.slice(left.length);
       this.machine = found.text;
+      this.accepted = points(left).length;
       this.characters = found.characters;
       this.alternatives = found.alternatives;
       if (!right) this.ghost = rest;

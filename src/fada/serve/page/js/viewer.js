@@ -102,11 +102,11 @@ export class Viewer {
     const { width, height } = this.#size();
     if (!width || !height) return;
     let { scale } = this.view;
-    if (!this.byHand) scale = Math.min(Math.max((0.94 * width) / (right - left), this.#whole()), 0.3 * height / (bottom - top), LARGEST / 2);
+    if (!this.byHand) scale = Math.min(Math.max((0.94 * width) / this.#usualWidth(), this.#whole()), (0.3 * height) / (bottom - top), LARGEST / 2);
     const wide = (right - left) * scale > width * 0.98;
     const x = wide ? (this.rtl ? width - 12 - right * scale : 12 - left * scale) : width / 2 - ((left + right) / 2) * scale;
     const seenX = left * scale + this.view.x > 4 && right * scale + this.view.x < width - 4;
-    const y = height * 0.45 - ((top + bottom) / 2) * scale;
+    const y = this.#inside(height * 0.45 - ((top + bottom) / 2) * scale, this.page.height * scale, height);
     const now = ((top + bottom) / 2) * this.view.scale + this.view.y;
     const calm = scale === this.view.scale && now > height * 0.25 && now < height * 0.65;
     this.#move({ scale, x: seenX && scale === this.view.scale ? this.view.x : x, y: calm ? this.view.y : y }, !still);
@@ -123,6 +123,18 @@ export class Viewer {
     if (to * this.view.scale + this.view.x > this.#size().width - 8 || from * this.view.scale + this.view.x < 8) {
       this.#move({ ...this.view, x: this.#size().width / 2 - from * this.view.scale }, true);
     }
+  }
+
+  /** The width of a long line of this page: what decides how far the page is zoomed in. */
+  #usualWidth() {
+    const widths = [...this.shapes.values()].map(({ outline }) => { const { left, right } = bounds(outline); return right - left; }).sort((a, b) => a - b);
+    return widths[Math.floor(0.8 * (widths.length - 1))] || this.page.width;
+  }
+
+  /** A movement after which no more than a margin beside the page is seen. */
+  #inside(to, length, room) {
+    const margin = 24;
+    return length + 2 * margin <= room ? (room - length) / 2 : Math.min(margin, Math.max(room - length - margin, to));
   }
 
   // --- zoom ---
