@@ -48,7 +48,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[bench]"
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps pyctcdecode pygtrie
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.table
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -11,6 +11,7 @@ EXTRAS = {
     "ot": "analysis",
     "pypdfium2": "pdf",
     "pyphen": "lipogram",
+    "scipy": "analysis",
     "sentencepiece": "train",
     "soundfile": "audio",
     "soxr": "audio",

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from scipy.special import log_softmax
 
 from fada.common.say import waiting
 from fada.decoding.guidance import Guidance
@@ -480,7 +479,9 @@ def normalized(line: np.ndarray, name: str = "line 0") -> np.ndarray:
         sums = np.exp(line.astype(np.float64)).sum(axis=1)
     if np.allclose(sums, 1, rtol=0, atol=0.05):
         return line
-    return log_softmax(line.astype(np.float64), axis=1).astype(line.dtype)
+    scores = line.astype(np.float64)
+    scores -= scores.max(axis=1, keepdims=True)
+    return (scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))).astype(line.dtype)
 
 
 _compiling = Lock()

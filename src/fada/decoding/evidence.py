@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import softmax
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.knowledge import Knowledge
@@ -94,7 +93,8 @@ def infer(
         name: [nbest[0] for nbest in plain.replace(lm=model).decode_batch(chosen)] for name, model in models.items()
     }
     scores = np.array([sum(best.score for best in each) for each in found.values()])
-    probabilities = softmax(scores / _TEMPERATURE)
+    odds = np.exp((scores - np.max(scores)) / _TEMPERATURE)
+    probabilities = odds / odds.sum()
     order = np.argsort(-probabilities, kind="stable")
     names = tuple([*models][i] for i in order)
     best = found[names[0]]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
+from fada.common.probability import normal_cdf, normal_quantile, t_cdf, t_quantile
 from fada.errors import FadaError
 
 Floats = NDArray[np.floating[Any]]
@@ -77,8 +77,8 @@ def percentile_interval(samples: Floats, clusters: int, level: float = 0.95) -> 
     Returns:
         (measures, 2): lower and upper end.
     """
-    t = -special.stdtrit(clusters - 1, (1 - level) / 2)
-    tail = float(special.ndtr(-np.sqrt(clusters / (clusters - 1)) * t))
+    t = -t_quantile(clusters - 1, (1 - level) / 2)
+    tail = normal_cdf(-np.sqrt(clusters / (clusters - 1)) * t)
     return np.quantile(samples, [tail, 1 - tail], axis=0).T
 
 
@@ -150,7 +150,7 @@ def paired_tests(
     below, above = (samples <= 0).sum(0), (samples >= 0).sum(0)
     tails = np.minimum(0.5, (1 + np.minimum(below, above)) / (1 + resamples))
     few = np.sqrt((len(stacked) - 1) / len(stacked))  # as the interval is widened, see percentile_interval
-    p_bootstrap = 2 * special.stdtr(len(stacked) - 1, special.ndtri(tails) * few)
+    p_bootstrap = 2 * t_cdf(len(stacked) - 1, np.array([normal_quantile(tail) for tail in tails.tolist()]) * few)
 
     extreme = np.zeros(measures)
     change = second - first

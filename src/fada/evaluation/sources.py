@@ -24,7 +24,7 @@ from fada.data.columns import LineColumns
 from fada.data.domains import domain_name
 from fada.data.reading import COLUMN_NAMES
 from fada.data.source import read_lines
-from fada.errors import FadaError
+from fada.errors import FadaError, missing_extra
 from fada.evaluation.predictions import PREDICTIONS, SCORE_COLUMNS, PathLike, Systems, page_of, stored_settings
 
 REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
@@ -367,8 +367,10 @@ def _unlike(expected: Sequence[_Text], found: Sequence[_Text]) -> float:
 
 def _by_text(expected: Sequence[_Text], found: Sequence[_Text]) -> list[int]:
     """For each reference its hypothesis, with the smallest sum of edit distances; every line is used once."""
-    from scipy.optimize import linear_sum_assignment
-
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        raise missing_extra("scipy", "analysis", "pairing lines by their text") from None
     texts = [[line.text or "" for line in side] for side in (expected, found)]
     costs = process.cdist(*texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
     return linear_sum_assignment(costs)[1].tolist()

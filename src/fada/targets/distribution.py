@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fada.common.probability import beta_quantile
 from fada.errors import FadaError
 from fada.text.characters import OTHER, visible
 from fada.text.counting import count_characters
@@ -96,12 +97,10 @@ class CharDistribution:
 
     def intervals(self, level: float = 0.95) -> np.ndarray:
         """(n, 2) Jeffreys interval of each frequency: from 0 for a character never seen, to 1 for the only one seen."""
-        from scipy.special import betaincinv
-
         if not 0 < level < 1:
             raise FadaError(f"confidence level {level}, expected a number between 0 and 1, such as 0.95.")
         a, b = self.counts + 0.5, self.total - self.counts + 0.5
-        low, high = betaincinv(a, b, (1 - level) / 2), betaincinv(a, b, (1 + level) / 2)
+        low, high = beta_quantile(a, b, (1 - level) / 2), beta_quantile(a, b, (1 + level) / 2)
         return np.stack([np.where(self.counts > 0, low, 0.0), np.where(self.counts < self.total, high, 1.0)], axis=-1)
 
     def smoothed(self, alpha: float) -> "CharDistribution":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 
 from fada.common.files import replacing
+from fada.common.probability import normal_quantile
 from fada.errors import FadaError, missing_extra
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
@@ -347,11 +348,9 @@ def _most_frequent_first(targets: TargetSet) -> list[int]:
 
 
 def _wilson(p: CharDistribution, level: float) -> tuple[np.ndarray, np.ndarray]:
-    from scipy.special import ndtri
-
     if not 0 < level < 1:
         raise FadaError(f"confidence level {level}, expected a number between 0 and 1, such as 0.95.")
-    z2 = float(ndtri((1 + level) / 2)) ** 2
+    z2 = normal_quantile((1 + level) / 2) ** 2
     n, f = p.total, p.frequencies
     centre = (f + z2 / (2 * n)) / (1 + z2 / n)
     reach = np.sqrt(z2 * (f * (1 - f) / n + z2 / (4 * n * n))) / (1 + z2 / n)

@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from fada.errors import FadaError
 from fada.text.counting import count_matrix
 from fada.text.normalizer import TextNormalizer
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
     from transformers import PreTrainedTokenizerBase
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -87,7 +87,7 @@ class TokenTable:
         """
         return complete_text(self.join(ids))[0]
 
-    def counts(self, alphabet: Sequence[str], normalizer: TextNormalizer) -> csr_matrix:
+    def counts(self, alphabet: Sequence[str], normalizer: TextNormalizer) -> "csr_matrix":
         """How often each token contains each character, after normalisation, as a sparse (vocabulary, alphabet) matrix.
 
         A character outside the alphabet is counted in the cell `OTHER` if the alphabet has one, else not at all. Bytes

@@ -1,0 +1,57 @@
+"""Start-up and reading: this program against an earlier commit of it, on the same lines, with one thread.
+
+Rows of :mod:`benchmarks.table`; run with: python -m benchmarks.table reading --lines validation.parquet
+"""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.table import Options, Row, alternating_commands
+from fada.data.formats.parquet import write_parquet
+from fada.data.images import png
+from fada.data.source import read_lines
+from fada.data.synthetic.set import make_synthetic
+
+REPOSITORY = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-c", "from fada.cli import main; main()", "transcribe"]
+LINES = 200
+
+
+def rows(options: Options) -> Iterator[Row]:
+    """One line, and `LINES` lines, with every built-in C-RNN."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        earlier = _checkout(options.base, work / "earlier")
+        source = options.lines
+        if source is None:
+            make_synthetic(2 * LINES).save(work / "lines")
+            source = str(work / "lines" / "train.parquet")
+        lines = list(islice(iter(read_lines(source)), LINES))
+        write_parquet(lines, work / "lines.parquet")
+        (work / "line.png").write_bytes(png(lines[0].load_image()))
+        variables = {"OMP_NUM_THREADS": "1"}
+        both = tuple({**variables, "PYTHONPATH": str(place)} for place in (REPOSITORY / "src", earlier / "src"))
+        one = [*COMMAND, str(work / "line.png")]
+        against = f"commit {options.base}"
+        found = alternating_commands(one, one, options.rounds, (both[0], both[1]))
+        yield Row("`fada transcribe line.png`, compiled before", against, *found, goal="1.5 s")
+        for model in ("medieval", "french"):
+            many = [*COMMAND, model, str(work / "lines.parquet"), "--threads", "1", "--out"]
+            ours, theirs = [*many, str(work / "ours.tsv")], [*many, str(work / "theirs.tsv")]
+            found = alternating_commands(ours, theirs, options.rounds, (both[0], both[1]))
+            yield Row(f"{len(lines)} lines with `{model}`, start-up included", against, *found, goal="2")
+
+
+def _checkout(commit: str, folder: Path) -> Path:
+    """The files of a commit."""
+    archive = folder.with_suffix(".tar")
+    command = ["git", "-C", str(REPOSITORY), "archive", "-o", str(archive), commit, "src"]
+    subprocess.run(command, check=True)
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    return folder
