@@ -31,6 +31,8 @@ from fada.models.ctc import CTCRecognizer
 
 MOST = 24
 LEAST = {"french": 24, "medieval": 10}
+ENOUGH = 2000
+"""Characters of text below which its worth is not measured."""
 Lines = dict[tuple[str, str], list[Line]]
 
 
@@ -87,8 +89,9 @@ def main(data: Path) -> None:
             plain = cer(emissions, BeamSearch(emissions).choose(Weights(beam=16)))
             points.append((math.log(mean), math.log(plain)))
             told = ""
-            if model == "french":
-                known = Knowledge.from_texts(texts_without(data, language, name, everything[language]), name=language)
+            texts = texts_without(data, language, name, everything[language]) if model == "french" else []
+            if sum(map(len, texts)) >= ENOUGH:
+                known = Knowledge.from_texts(texts, name=language)
                 weights = weights_for(known.characters, certainty_of(emissions.log_probs))
                 better = cer(emissions, BeamSearch(emissions, known).choose(weights))
                 gains.append(math.log(better / plain))

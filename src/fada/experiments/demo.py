@@ -30,13 +30,13 @@ from fada.training.adapt import AdaptSettings, adapt
 log = logging.getLogger(__name__)
 
 SAMPLE = Path(__file__).parent / "sample"
-MANUSCRIPT, LANGUAGE = "Paris, BnF, latin 17901", "la"
+MANUSCRIPT, LANGUAGE, DOMAIN = "Paris, BnF, latin 17901", "la", "Latin, 11th century"
 FEW, MOST = 8, 24
 RUNGS = (
     Rung("plain reading", "nothing", ""),
-    Rung("its language found", "nothing, but what the model knows of languages", "", "inferred"),
-    Rung(f"{FEW} corrected lines", f"{FEW} corrected lines", "", "inferred", FEW),
-    Rung(f"{MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST),
+    Rung("finding its language", "nothing: the language is found", "", "inferred"),
+    Rung(f"learning from {FEW} corrected lines", f"{FEW} corrected lines", "", "inferred", FEW),
+    Rung(f"learning from {MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST),
 )
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=2)
 BOLD = {"style": "bold"}
@@ -115,7 +115,8 @@ def _adapted(folder: Path, corrected: Sequence[Line], quick: bool) -> Path:
 def _write_run(out: Path, source: Path, test: Sequence[Line], texts: dict[str, list[str]]) -> None:
     """What was read, as a run folder that reports and tables are made of."""
     references = [str(line.text) for line in test]
-    columns = LineColumns([line.id for line in test], references, extra={"page": [line.extra["page"] for line in test]})
+    pages = [line.extra["page"] for line in test]
+    columns = LineColumns([line.id for line in test], references, [DOMAIN] * len(test), {"page": pages})
     Systems(columns, texts, source=str(out)).save(out / PREDICTIONS)
     settings = {"model": DEFAULT_MODEL, "data": [str(source)], "dataset": MANUSCRIPT, "seed": 0}
     credit = (SAMPLE / "CREDITS.md").read_text(encoding="utf-8").strip()
