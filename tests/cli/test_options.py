@@ -77,6 +77,15 @@ def test_one_idea_has_one_name() -> None:
     assert of_files == [], "what is written goes to --out"
 
 
+@pytest.mark.parametrize("command", ["transcribe", "decode", "tune", "evaluate", "adapt", "worth"])
+def test_what_is_known_is_told_in_the_same_words_everywhere(command: str) -> None:
+    found = {name: parameter for c, parameter in options() if c == command for name in parameter.opts}
+    usual = {name: parameter for c, parameter in options() if c == "decode" for name in parameter.opts}
+    for name in ("--text", "--targets", "--knowledge", "--domain"):
+        assert found[name].help == usual[name].help
+        assert found[name].multiple == usual[name].multiple
+
+
 @pytest.mark.parametrize(("command", "old"), [(c, old) for c, names in _OLD_SPELLINGS.items() for old in names])
 def test_spellings_of_version_0_1_still_work(command: str, old: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help", old if "images" in old else f"{old}=1"])

@@ -176,7 +176,7 @@ def test_paths_out_of_the_folder_and_encodings_can_be_named(
     lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fada.models.registry.load_recognizer", lambda name: Stub())
-    monkeypatch.setattr("fada.cli.transcribe._decoder", lambda *_: (Weights(), Knowledge()))
+    monkeypatch.setattr("fada.cli.transcribe._decoder", lambda *_: (Weights(), Knowledge(), None))
     folder = tmp_path / "table"
     folder.mkdir()
     (folder / "m.csv").write_bytes("image,id\n../lines/0.png,é\n".encode("latin-1"))

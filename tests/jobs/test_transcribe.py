@@ -188,7 +188,7 @@ def test_options_hold_over_stored_and_tuned_weights(model: Path, lines: Path, tm
     refused: list[tuple[list[object], str]] = [
         (["--distance", "js"], "--distance without effect"),
         (["--scale", 3, "--distance", "js"], "--scale and --distance without effect"),
-        (["--lm-text", tmp_path / "x.txt"], "give them with --tuned"),
+        (["--lm-text", tmp_path / "x.txt"], "no such file"),
     ]
     for options, message in refused:
         with pytest.raises(FadaError, match=message):

@@ -19,11 +19,14 @@ from fada.errors import EXTRAS, FadaError, Interrupted
 _OLD_SPELLINGS = {
     "data convert": {"--to": "--out"},
     "data published": {"--to": "--out", "--from": "--source"},
-    "evaluate": {"--output": "--out"},
+    "decode": {"--lm-text": "--text"},
+    "evaluate": {"--output": "--out", "--lm-text": "--text"},
     "export": {"--order": "--lm-order"},
     "report": {"--images": "--line-images", "--no-images": "--no-line-images"},
     "synth": {"--lines": "--count", "--domains": "--domain-count"},
     "targets edit": {"--set": "--frequency", "--scale": "--multiply"},
+    "transcribe": {"--lm-text": "--text"},
+    "tune": {"--lm-text": "--text"},
 }
 """Options of version 0.1 that meant something else in another command; they still work."""
 

@@ -1,18 +1,11 @@
 """`fada adapt`: a model made one's own with a handful of corrected lines."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import echo
-
-if TYPE_CHECKING:
-    from fada.decoding.knowledge import Knowledge
-
-TEXT = typer.Option([], "--text", help="Text of the domain: files, folders, lines with text; may be repeated.")
-KNOWLEDGE = typer.Option(None, "--knowledge", help="A .fada file, or the name of what comes with fada (la, fr).")
 
 
 def register(app: typer.Typer) -> None:
@@ -21,13 +14,13 @@ def register(app: typer.Typer) -> None:
 
 
 @with_reading()
+@with_knowledge(*NO_DOMAIN)
 def adapt(
     reading: ReadingOptions,
+    known: KnowledgeOptions,
     model: str = typer.Argument(help="Model folder, run folder, hub name, or a model that comes with fada."),
     lines: list[str] = typer.Option(..., "--lines", help="Corrected lines (any source of lines); repeatable."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder of the adapted model."),
-    text: list[str] = TEXT,
-    knowledge: str | None = KNOWLEDGE,
     unlabelled: list[str] = typer.Option(
         [], "--unlabelled", help="More lines of the manuscript, to tell which to correct next; repeatable."
     ),
@@ -51,6 +44,7 @@ def adapt(
 
     from fada.data.line import Line
     from fada.data.source import read_lines
+    from fada.models.folders import resolve
     from fada.training.adapt import AdaptSettings
     from fada.training.adapt import adapt as run
 
@@ -76,7 +70,7 @@ def adapt(
         corrected,
         out,
         settings,
-        knowledge=known_to(model, text, knowledge),
+        knowledge=known.for_model(resolve(model)),
         replay=[line for line in read(replay) if line.text],
         unlabelled=read(unlabelled),
     )
@@ -97,13 +91,3 @@ def adapt(
     if done.next_lines:
         echo(f"correct next: {', '.join(done.next_lines[:5])}")
     echo(f"{out}: read with it by `fada transcribe {out} …`")
-
-
-def known_to(model: str, text: list[str], knowledge: str | None) -> "Knowledge | None":
-    """What was given of the domain, for a recogniser that was trained as its folder tells; None if nothing was."""
-    from fada.decoding.knowledge import load_knowledge, training_text_of
-    from fada.models.folders import resolve
-
-    if not text and knowledge is None:
-        return None
-    return load_knowledge(None, text, knowledge).with_prior(training_text_of(resolve(model)))

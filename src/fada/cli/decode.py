@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fada.cli.options import KnowledgeOptions, with_knowledge
 from fada.cli.output import echo
 from fada.errors import FadaError
 
@@ -22,26 +23,22 @@ _COLUMNS = ("id", "domain", "rank", "text", "score", "log_prob", "distance")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("decode")(decode)
+    app.command("decode")(with_knowledge()(decode))
 
 
 def decode(
+    known: KnowledgeOptions,
     emissions: Path = typer.Argument(..., help="The .npz file of log-probabilities."),
     symbols: Path | None = typer.Option(
         None, "--symbols", help="Text of each class; by default those in the file, else symbols.json beside it."
     ),
     blank: int | None = typer.Option(None, "--blank", min=0, help="Class of the blank, if the symbols do not say. [0]"),
-    targets: Path | None = typer.Option(None, "--targets", help="Target file."),
-    domain: str | None = typer.Option(None, "--domain", help="The domain of all lines."),
     domains: Path | None = typer.Option(None, "--domains", help="TSV of id and domain; those of the .npz by default."),
     lines: Path | None = typer.Option(
         None, "--lines", help="Source of lines that tells the domains by line id, if the .npz does not."
     ),
     tuned: Path | None = typer.Option(
         None, "--tuned", help="Weights found by `fada tune`; what the options below say goes first."
-    ),
-    lm_text: list[str] = typer.Option(
-        [], "--lm-text", help="Training lines of the language model that tuned weights ask for; repeatable."
     ),
     lam: float | None = typer.Option(None, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search. [0.5]"),
     scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
@@ -64,14 +61,15 @@ def decode(
         None, "--out", "-o", help="A .tsv, .jsonl or .txt file; TSV to the terminal without."
     ),
 ) -> None:
-    """Decode stored emissions, guided by the character frequencies of each line's domain.
+    """Decode stored emissions with what is known of their language or domain.
 
-    Without --targets this is plain beam search. A .txt file holds the texts only, one line each. A line that cannot be
-    decoded (NaN, say) is named and gets an empty text without score; the others go on, and the exit code is 1.
+    Without any knowledge this is plain beam search; with --text or --knowledge, and without --tuned, the weights follow
+    the amount of text and the certainty of the recogniser. A .txt file holds the texts only, one line each. A line that
+    cannot be decoded (NaN, say) is named and gets an empty text without score; the others go on; the exit code is 1.
     """
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions, domains_of_lines, with_references
-    from fada.decoding.knowledge import load_knowledge
+    from fada.decoding.knowledge import Knowledge, built_in_knowledge, read_knowledge
     from fada.decoding.lm import CharNgram
     from fada.decoding.weights import Weights
     from fada.distances import LAM
@@ -82,16 +80,31 @@ def decode(
         raise FadaError(f"{out}: unknown ending {out.suffix!r}, expected one of {', '.join(_WRITERS)}.")
     if alignment and (out is None or out.suffix != ".jsonl"):
         raise FadaError("--alignment needs --out with the ending .jsonl.")
-    if targets is None and (domain or domains or prior_weight):
+    targets, domain = known.targets, known.domain
+    finds = known.knowledge == "auto"
+    if targets is None and not finds and (domain or domains or prior_weight):
         raise FadaError("a domain or prior correction without --targets has no effect: name the target file.")
-    if lm_text and tuned is None:
-        raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
+    if finds and (known.text or tuned):
+        raise FadaError("--knowledge auto finds out which knowledge fits: leave --text and --tuned out, or auto.")
     found_weights = Tuned() if tuned is None else Tuned.load(tuned)
     given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
     given |= {"prior_weight": prior_weight, "length_bonus": length_bonus}
     usual = Weights(lam=LAM, lm_weight=0.5) if tuned is None else found_weights.weights
-    weights = usual.model_copy(update={name: value for name, value in given.items() if value is not None})
+    automatic = (known.says_text or finds) and tuned is None and lm is None
+    asked = {name: value for name, value in given.items() if value is not None}
     data = Emissions.load(emissions, symbols, blank)
+    knowledge = Knowledge()
+    if automatic:
+        from fada.decoding.evidence import Automatic
+
+        aims = {} if targets is None else {"lam": LAM}
+        candidates = {name: read_knowledge(path) for name, path in built_in_knowledge().items()} if finds else {}
+        guess = Automatic(candidates, None if finds else known.load(smoothing="kneser-ney"), {**aims, **asked})
+        decision = guess.decide(data, data.log_probs, domain)
+        echo(f"read with {decision}", err=True)
+        knowledge, weights = decision.knowledge, decision.weights
+    else:
+        weights = usual.model_copy(update=asked)
     if lines is not None:
         data = with_references(data, lines)
     target_set = None if targets is None else TargetSet.load(targets)
@@ -101,8 +114,8 @@ def decode(
     model = None if lm is None else CharNgram.load(lm) if lm.suffix == ".npz" else CharNgram.from_arpa(lm)
     language = None
     if weights.lm != "none" and model is None:
-        order, share = found_weights.lm_order, found_weights.lm_share
-        knowledge = load_knowledge(targets, lm_text, order=order, share=share)
+        if not automatic:
+            knowledge = known.load(order=found_weights.lm_order, share=found_weights.lm_share)
         language = [knowledge.lm_of(weights.lm, name) for name in names]
     decoder = CTCBeamDecoder(
         data.symbols,

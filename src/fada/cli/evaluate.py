@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
 from fada.errors import FadaError
 
@@ -17,8 +17,10 @@ THRESHOLD_EXCEEDED = 3
 """Exit code when the error rate is above ``--max-cer``; 1 is a failure of ours, 2 the user's mistake."""
 
 
+@with_knowledge(*NO_DOMAIN)
 def evaluate(
     reading: ReadingOptions,
+    known: KnowledgeOptions,
     sources: list[Path] = typer.Argument(
         help="A run folder; a table (parquet, CSV, TSV, JSONL); stored emissions (.npz); or two: references and "
         "hypotheses (text files, tables, ALTO, PAGE, hOCR), of one system or several. With --seeds any number of the "
@@ -46,12 +48,8 @@ def evaluate(
     seed: int = typer.Option(0, help="Seed of the resampling."),
     seeds: bool = typer.Option(False, "--seeds", help="The sources are runs that differ in their seed: mean and SEM."),
     tuned: Path | None = typer.Option(None, help="For emissions: decode with these tuned weights too (fada tune)."),
-    targets: Path | None = typer.Option(None, help="For emissions: the target file that the tuned weights guide to."),
     lines: Path | None = typer.Option(
         None, help="For emissions: references and domains by line id, if they do not hold them (any source of lines)."
-    ),
-    lm_text: list[str] = typer.Option(
-        [], help="For emissions: training lines of the language model, if one was tuned."
     ),
     confusions: int = typer.Option(0, min=0, help="Show so many of the most frequent confusions."),
     characters: int = typer.Option(0, min=0, help="Show so many characters most helped and most hurt by each system."),
@@ -80,19 +78,25 @@ def evaluate(
         "--domain-column": domain_column,
         "--split": split,
     }
-    for_emissions = {"--tuned": tuned, "--targets": targets, "--lm-text": lm_text}
+    for_emissions: dict[str, Path | str | list[str] | None] = {
+        "--tuned": tuned,
+        "--targets": known.targets,
+        "--text": known.text,
+        "--knowledge": known.knowledge,
+    }
     _check_emissions(sources, seeds, [name for name in columns if columns[name]], for_emissions)
 
     def load(source: Path, *hypotheses: Path) -> "Systems":
         if _is_emissions(source):
-            from fada.decoding.knowledge import load_knowledge
             from fada.tuning.decode import decode_tuned, open_search
             from fada.tuning.tuned import Tuned
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
-            knowledge = load_knowledge(targets, lm_text, order=order, share=share)
-            return decode_tuned(open_search(source, knowledge, lines), weights, str(source)).only(system)
+            knowledge = known.load(order=order, share=share)
+            search = open_search(source, knowledge, lines, domain=reading.domain)
+            by_default = known.says_text and weights is None
+            return decode_tuned(search, weights, str(source), by_default=by_default).only(system)
         return read_systems(
             source,
             *hypotheses,
@@ -154,7 +158,7 @@ def _is_emissions(source: Path) -> bool:
 
 
 def _check_emissions(
-    sources: list[Path], seeds: bool, columns: list[str], for_emissions: dict[str, Path | list[str] | None]
+    sources: list[Path], seeds: bool, columns: list[str], for_emissions: dict[str, Path | str | list[str] | None]
 ) -> None:
     """Refuse options that would have no effect: those for emissions on other sources, and the other way round."""
     given = [name for name, value in for_emissions.items() if value]
@@ -165,8 +169,11 @@ def _check_emissions(
             f"{', '.join(given)}: for stored emissions (.npz), and {others[0]} holds finished texts. Give the "
             "emissions instead, or leave it out."
         )
-    if given and not for_emissions["--tuned"]:
-        raise FadaError(f"{', '.join(given)}: no effect without --tuned, the weights that `fada tune` found. Add it.")
+    if given and not any(for_emissions[name] for name in ("--tuned", "--text", "--knowledge")):
+        raise FadaError(
+            f"{', '.join(given)}: no effect without --tuned, the weights that `fada tune` found, or a text (--text, "
+            "--knowledge). Add one."
+        )
     if emissions and len(sources) > 1 and not seeds:
         other = next(source for source in sources if source is not emissions[0])
         raise FadaError(

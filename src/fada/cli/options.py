@@ -1,15 +1,20 @@
-"""The options that say how lines are read: one group, the same for every command that reads them."""
+"""The options that say how lines are read, and what is known of them: two groups, the same for every command."""
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+if TYPE_CHECKING:
+    from fada.decoding.knowledge import Knowledge
+
 PANEL = "Reading"
+KNOWLEDGE = "Knowledge"
 
 SHARD = typer.Option(
     None,
@@ -19,8 +24,8 @@ SHARD = typer.Option(
 )
 
 
-def _option(name: str, help: str, **more: Any) -> Any:
-    return typer.Option(f"--{name}", help=help, rich_help_panel=PANEL, **more)
+def _option(name: str, help: str, panel: str = PANEL, **more: Any) -> Any:
+    return typer.Option(f"--{name}", help=help, rich_help_panel=panel, **more)
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,65 @@ def given(context: typer.Context) -> dict[str, Any]:
     return {name: value for name, value in context.params.items() if getattr(sources[name], "name", "") != "DEFAULT"}
 
 
+NO_DOMAIN = ("text", "targets", "knowledge")
+"""The options of knowledge for commands that have `--domain` among those of reading."""
+
 TEXTS = ("text_column", "domain_column", "domain", "domain_from", "encoding", "split")
 """The options that matter where only texts are read."""
+
+
+@dataclass(frozen=True)
+class KnowledgeOptions:
+    """What is known of the lines, as told on the command line; see :mod:`fada.decoding.knowledge`."""
+
+    text: Annotated[
+        list[str] | None,
+        _option(
+            "text", "Text in the language of the lines, the more the better: files, folders; repeatable.", KNOWLEDGE
+        ),
+    ] = None
+    targets: Annotated[Path | None, _option("targets", "Target file: how often each character is used.", KNOWLEDGE)] = (
+        None
+    )
+    knowledge: Annotated[
+        str | None,
+        _option(
+            "knowledge",
+            "A .fada file, the name of a built-in one (`fada knowledge list`), 'auto' to find out which, or 'none'.",
+            KNOWLEDGE,
+        ),
+    ] = None
+    domain: Annotated[str | None, _option("domain", "The domain of all lines.", KNOWLEDGE)] = None
+
+    @property
+    def stored(self) -> str | None:
+        """The .fada file or name that was given."""
+        return None if self.knowledge in ("auto", "none") else self.knowledge
+
+    @property
+    def says_text(self) -> bool:
+        """Whether there is something for a language model."""
+        return bool(self.text or self.stored)
+
+    def load(self, targets: str | Path | None = None, **how: Any) -> "Knowledge":
+        """Everything that was given.
+
+        Args:
+            targets: a target file, where none was given.
+            how: see :func:`fada.decoding.knowledge.load_knowledge`.
+        """
+        from fada.decoding.knowledge import load_knowledge
+
+        return load_knowledge(self.targets or targets, self.text or (), self.stored, **how)
+
+    def for_model(self, folder: str | os.PathLike[str]) -> "Knowledge | None":
+        """The text that was given, for default weights and a recogniser trained as its folder tells; None without."""
+        from fada.decoding.knowledge import training_text_of
+
+        if not self.says_text:
+            return None
+        known = self.load(smoothing="kneser-ney")
+        return known if self.targets is not None else known.with_prior(training_text_of(folder))
 
 
 def with_reading(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -80,8 +142,21 @@ def with_reading(*only: str) -> Callable[[Callable[..., None]], Callable[..., No
     Args:
         only: some of the options; all by default.
     """
-    hints = get_type_hints(ReadingOptions, include_extras=True)
-    chosen = [one for one in fields(ReadingOptions) if not only or one.name in only]
+    return _with(ReadingOptions, "reading", only)
+
+
+def with_knowledge(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of :class:`KnowledgeOptions`, which it gets as its argument `known`.
+
+    Args:
+        only: some of the options, for commands that read lines and so have `--domain`; all by default.
+    """
+    return _with(KnowledgeOptions, "known", only)
+
+
+def _with(group: Any, argument: str, only: tuple[str, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    hints = get_type_hints(group, include_extras=True)
+    chosen = [one for one in fields(group) if not only or one.name in only]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -92,13 +167,13 @@ def with_reading(*only: str) -> Callable[[Callable[..., None]], Callable[..., No
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in signature.parameters.values()
-            if parameter.name != "reading"
+            if parameter.name != argument
         ]
 
         @wraps(command)
         def run(**values: Any) -> None:
-            reading = ReadingOptions(**{one.name: values.pop(one.name) for one in chosen})
-            command(reading=reading, **values)
+            given = group(**{one.name: values.pop(one.name) for one in chosen})
+            command(**{argument: given}, **values)
 
         run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *options]}

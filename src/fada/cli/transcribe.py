@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.options import SHARD, ReadingOptions, with_reading
+from fada.cli.options import NO_DOMAIN, SHARD, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import echo
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
+    from fada.decoding.evidence import Automatic
     from fada.decoding.knowledge import Knowledge
     from fada.decoding.weights import Weights
 
@@ -20,11 +21,12 @@ THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the networ
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("transcribe")(with_reading()(transcribe))
+    app.command("transcribe")(with_reading()(with_knowledge(*NO_DOMAIN)(transcribe)))
 
 
 def transcribe(
     reading: ReadingOptions,
+    known: KnowledgeOptions,
     model_and_inputs: list[str] = typer.Argument(
         ...,
         metavar="[MODEL] INPUTS...",
@@ -39,7 +41,6 @@ def transcribe(
         "--format",
         help="same, alto, page, hocr, tei, pdf, txt, tsv, csv, jsonl, parquet or pairs; by default from --out.",
     ),
-    targets: Path | None = typer.Option(None, "--targets", help="Target file; a run folder's own by default."),
     lam: float | None = typer.Option(
         None,
         "--lam",
@@ -53,16 +54,15 @@ def transcribe(
     tuned: Path | None = typer.Option(
         None, "--tuned", help="Weights found by `fada tune`; what the four options above say goes first."
     ),
-    lm_text: list[str] | None = typer.Option(
-        None, "--lm-text", help="Training lines for the language model that --tuned asks for; may be repeated."
-    ),
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
     shard: str | None = SHARD,
 ) -> None:
-    """Transcribe images or sound, guided by the character frequencies of their domain.
+    """Transcribe images or sound, with what is known of their language or domain.
 
+    The built-in model finds out itself which of the languages it knows a page is in. A text (--text) helps more, the
+    frequencies of characters (--targets) as well; a run folder brings its own targets.
     An interrupted job goes on where it stopped when the same command is given again. Lines that cannot be read are
     reported and left out.
     """
@@ -86,7 +86,7 @@ def transcribe(
     recognizer, lines = open_model(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
-    weights, knowledge = _decoder(resolve(model), asked, targets, tuned, lm_text, reading.domain_column)
+    weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned)
     with nullcontext() if out else tempfile.TemporaryDirectory() as folder:
         target = out or Path(str(folder)) / "text.txt"
         summary = run(
@@ -96,8 +96,9 @@ def transcribe(
             format=format,
             weights=weights,
             knowledge=knowledge,
+            automatic=automatic,
             model_name=model,
-            targets_name=str(targets) if targets else None,
+            targets_name=str(known.targets) if known.targets else None,
             reading={name: value for name, value in source.items() if not name.startswith("domain")},
             batch_size=batch_size,
             restart=restart,
@@ -143,32 +144,60 @@ def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
 
 def _decoder(
     model: str | os.PathLike[str],
+    kind: str,
     asked: dict[str, Any],
-    targets: Path | None,
+    known: KnowledgeOptions,
     tuned: Path | None,
-    lm_text: list[str] | None,
-    domain_column: str | None,
-) -> "tuple[Weights, Knowledge]":
-    """The decoder named by --tuned, else the one stored with the model, to which --targets are added and which --lam
-    alone replaces, else Eq. 2; in each, what was `asked` for holds.
+) -> "tuple[Weights, Knowledge, Automatic | None]":
+    """The decoder named by --tuned, else of --text or --knowledge, else the one stored with the model, to which
+    --targets are added and which --lam alone replaces, else what the model knows of languages, else Eq. 2; in each,
+    what was `asked` for holds.
     """
-    from fada.decoding.knowledge import Decoder, load_knowledge
+    from dataclasses import replace
+
+    from fada.decoding.evidence import Automatic
+    from fada.decoding.knowledge import (
+        Decoder,
+        Knowledge,
+        built_in_knowledge,
+        knowledge_of_model,
+        read_knowledge,
+    )
     from fada.decoding.weights import NO_GUIDANCE, Weights
     from fada.distances import LAM
     from fada.targets.target_set import TargetSet
     from fada.tuning.tuned import Tuned
 
-    if lm_text and tuned is None:
-        raise FadaError("--lm-text trains the language model that tuned weights ask for: give them with --tuned.")
-    stored = Decoder.of_model(model) if tuned is None else None
+    targets = known.targets
+    plain = known.knowledge == "none"
+    guided = {"lam": asked.get("lam", LAM)} if targets is not None else {}
+    given = known.for_model(model) if tuned is None else None
+    if given is not None:
+        echo(f"read with {given.name or given}: {given.characters} characters of text", err=True)
+        return Weights(), Knowledge(), Automatic(given=given, asked={**asked, **guided})
+    stored = Decoder.of_model(model) if tuned is None and known.knowledge is None else None
     if stored is not None and targets is not None:
         stored = stored.guided_to(TargetSet.load(targets), asked.pop("lam", LAM))
         echo(f"the decoder stored with the model stays ({stored.knowledge}), guided to {targets}", err=True)
     elif stored is not None and "lam" in asked:
         echo(f"--lam replaces the decoder stored with the model ({stored.knowledge})", err=True)
         stored = None
-    plain = Tuned(weights=Weights(lam=LAM if targets else NO_GUIDANCE))
-    settings = Tuned.load(tuned) if tuned else plain
+    elif (
+        stored is None
+        and tuned is None
+        and kind == "ctc"
+        and not plain
+        and (targets or not {"lam", "scale"} & {*asked})
+    ):
+        candidates = knowledge_of_model(model)
+        if known.knowledge == "auto":
+            candidates = candidates or {name: read_knowledge(path) for name, path in built_in_knowledge().items()}
+        if candidates:
+            if targets is not None:
+                aims = TargetSet.load(targets)
+                candidates = {name: replace(one, targets=aims) for name, one in candidates.items()}
+            return Weights(), Knowledge(), Automatic(candidates, asked={**asked, **guided})
+    settings = Tuned.load(tuned) if tuned else Tuned(weights=Weights(lam=LAM if targets else NO_GUIDANCE))
     weights = (settings.weights if stored is None else stored.weights).change(**asked)
     without_effect = [f"--{name}" for name in ("scale", "distance") if name in asked]
     if without_effect and not weights.guided and "lam" not in asked and asked.get("scale") != 0:
@@ -177,14 +206,11 @@ def _decoder(
             "Give --lam below 1 as well, or leave it out."
         )
     if stored is not None:
-        return weights, stored.knowledge
+        return weights, stored.knowledge, None
     own = next(
         (path for name in ("targets.json", "decoder/targets.json") if (path := Path(model) / name).is_file()), None
     )
-    knowledge = load_knowledge(
-        targets or own, lm_text or (), order=settings.lm_order, share=settings.lm_share, domain_column=domain_column
-    )
-    return weights, knowledge
+    return weights, known.load(own, order=settings.lm_order, share=settings.lm_share), None
 
 
 def open_model(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:

@@ -4,25 +4,26 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.options import KnowledgeOptions, with_knowledge
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
 from fada.errors import FadaError
 
 
+@with_knowledge()
 def tune(
+    known: KnowledgeOptions,
     source: Path = typer.Argument(
         help="A run folder (any model), validation emissions (.npz), or n-best lists (parquet, JSONL)."
     ),
-    targets: Path | None = typer.Option(None, help="Target file; targets.json of a run folder if not given."),
     test: Path | None = typer.Option(
         None, help="The emissions to report on: refused if they share lines with the validation set; used by --rivals."
     ),
     lines: Path | None = typer.Option(
         None, help="References and domains by line id, if the emissions do not hold them (any source of lines)."
     ),
-    lm_text: list[str] = typer.Option([], help="Training lines for a character language model; repeatable."),
     lm_order: int = typer.Option(6, min=1, help="Longest n-gram of the language model."),
     lm_share: float = typer.Option(0.5, min=0, max=1, help="Share of the domain's own model in the per-domain model."),
-    domain_column: str | None = typer.Option(None, help="Column of the domain in --lm-text."),
+    domain_column: str | None = typer.Option(None, help="Column of the domain in --text."),
     lam: list[float] = typer.Option([], help="λ to try; repeatable. Default: 0.05, 0.10, …, 0.95."),
     scale: list[float] = typer.Option([], help="Factor of the distance; repeatable. Default: 1, 10, 100."),
     distance: list[str] = typer.Option([], help="Distance; repeatable. Default: sorted_w2, aligned_w2."),
@@ -55,7 +56,6 @@ def tune(
     what it recommends, and it says so. In a run folder the test lines are decoded with it too, for `fada report`.
     """
     from fada.common.files import write_json
-    from fada.decoding.knowledge import load_knowledge
     from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
     from fada.runs.run import Run
@@ -67,13 +67,17 @@ def tune(
 
     run = Run(source) if source.is_dir() else None
     own = run.folder / "targets.json" if run is not None and run.has("targets.json") else None
-    knowledge = load_knowledge(targets or own, lm_text, order=lm_order, share=lm_share, domain_column=domain_column)
+    knowledge = known.load(own, order=lm_order, share=lm_share, domain_column=domain_column)
     if knowledge.targets is None and knowledge.global_lm is None:
-        raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or training text (--lm-text).")
-    tested = None if test is None else open_search(test, knowledge, lines, threads)
+        raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or some text (--text).")
+    tested = None if test is None else open_search(test, knowledge, lines, threads, known.domain)
     if run is None:
-        validation = open_search(source, knowledge, lines, threads)
+        validation = open_search(source, knowledge, lines, threads, known.domain)
     else:
+        if known.domain is not None:
+            raise FadaError(
+                f"--domain {known.domain}: {source} is a run, which knows the domains of its lines. Leave it out."
+            )
         validation = run.search("validation", knowledge, threads)
         if tested is None and run.reported == "test" and (run.has("emissions/test.npz") or run.has("model")):
             tested = run.search("test", knowledge, threads)

@@ -2,8 +2,7 @@
 
 import typer
 
-from fada.cli.adapt import KNOWLEDGE, TEXT, known_to
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import AS_JSON, echo, print_json, print_rows
 from fada.errors import FadaError
 
@@ -16,12 +15,12 @@ def register(app: typer.Typer) -> None:
 
 
 @with_reading()
+@with_knowledge(*NO_DOMAIN)
 def worth(
     reading: ReadingOptions,
+    known: KnowledgeOptions,
     model: str = typer.Argument(help="Model folder, run folder, hub name, or a model that comes with fada."),
     inputs: list[str] = typer.Argument(help="Lines of one manuscript (any source of lines), with or without text."),
-    text: list[str] = TEXT,
-    knowledge: str | None = KNOWLEDGE,
     threads: int | None = typer.Option(None, min=1, help="CPU threads."),
     as_json: bool = AS_JSON,
 ) -> None:
@@ -41,11 +40,11 @@ def worth(
         raise FadaError(f"{model}: a model that writes token by token; what lines are worth is told of CTC models.")
     emissions = recognizer.emit(lines)
     show_problems([str(one) for one in lines.skipped], lines.notes)
-    known, domain = known_to(model, text, knowledge), ", ".join([*text, *filter(None, [knowledge])])
-    if known is None:
+    given, domain = known.for_model(resolve(model)), ", ".join([*(known.text or []), *filter(None, [known.stored])])
+    if given is None and known.knowledge != "none":
         posterior = infer(emissions, emissions.log_probs, knowledge_of_model(resolve(model)))
-        known, domain = posterior.knowledge, str(posterior)
-    told = run(emissions, known)
+        given, domain = posterior.knowledge, str(posterior)
+    told = run(emissions, given)
     if as_json:
         print_json({**told.to_dict(), "domain": domain})
         return

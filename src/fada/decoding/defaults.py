@@ -12,10 +12,10 @@ from fada.decoding.weights import Weights
 
 BEAM = 16
 """Hypotheses kept where a language model has a say."""
-_AT_1000, _PER_TENFOLD, _MOST = 0.13, 0.17, 0.5
+_AT_1000, _PER_TENFOLD, _MOST = 0.25, 0.17, 0.6
 """Weight of a language model made from 1,000 characters, what ten times as many add to it, and the highest."""
-_DOUBT, _ALL_DOUBT = 0.02, 0.1
-"""Mean doubt of a recogniser (one minus its certainty) at which the weight is halved, and from which it is whole."""
+_UNCERTAIN, _PER_CERTAINTY, _LEAST = 0.85, 6.0, 0.25
+"""Up to this certainty of the recogniser the weight is whole; above, it falls by this share of it, to the least."""
 _BONUS = 1.8
 """Length bonus per weight of the language model: about what a character costs under it, so that texts do not shrink."""
 
@@ -31,9 +31,8 @@ def weights_for(text_characters: int, certainty: float, *, beam: int = BEAM) -> 
     if text_characters <= 0:
         return Weights(beam=beam)
     by_text = min(max(_AT_1000 + _PER_TENFOLD * math.log10(text_characters / 1000), 0.05), _MOST)
-    doubt = min(max(1 - certainty, 0.0), _ALL_DOUBT)
-    share = min(1.0, 0.5 * math.log(doubt / _DOUBT) / math.log(_ALL_DOUBT / _DOUBT) + 0.5) if doubt > 0 else 0.0
-    weight = round(by_text * max(share, 0.25), 3)
+    share = min(max(1 - _PER_CERTAINTY * (certainty - _UNCERTAIN), _LEAST), 1.0)
+    weight = round(by_text * share, 3)
     return Weights(beam=beam, lm="global", lm_weight=weight, length_bonus=round(_BONUS * weight, 3))
 
 

@@ -4,30 +4,42 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 from fada.common.say import progress_bar
+from fada.data.crop import PageCrop
 from fada.data.line import Line, LineSet
 from fada.errors import FadaError
 
 
-def batches(lines: LineSet, done: Callable[[Line], bool], size: int, title: str) -> Iterator[list[Line]]:
-    """Batches of the lines that are not done, with a progress bar that shows lines per second."""
+def batches(
+    lines: LineSet, done: Callable[[Line], bool], size: int, title: str, document: Callable[[Line], str] = lambda _: ""
+) -> Iterator[list[Line]]:
+    """Batches of the lines that are not done, each of one document, with a progress bar that shows lines per second."""
     with progress_bar() as progress:
         task = progress.add_task(title, total=lines.expected, completed=0)
-        rest = iter(lines)
         started, finished = time.monotonic(), 0
-        while batch := list(islice(rest, size)):
-            todo = [line for line in batch if not done(line)]
-            for line in todo:
-                _note_page(line, lines)
-            if todo:
-                yield todo
-                finished += len(todo)
-            speed = finished / max(time.monotonic() - started, 1e-9)
-            progress.update(task, advance=len(batch), description=f"{title}, {speed:.1f} lines/s")
+        for _, part in groupby(lines, document):
+            while batch := list(islice(part, size)):
+                todo = [line for line in batch if not done(line)]
+                for line in todo:
+                    _note_page(line, lines)
+                if todo:
+                    yield todo
+                    finished += len(todo)
+                speed = finished / max(time.monotonic() - started, 1e-9)
+                progress.update(task, advance=len(batch), description=f"{title}, {speed:.1f} lines/s")
+
+
+def document_of(line: Line) -> str:
+    """What a line is a part of, as far as can be told: its page; else its manuscript, or the folder it lies in."""
+    if isinstance(line.image, PageCrop):
+        return line.id.rpartition("#")[0]
+    if manuscript := line.extra.get("manuscript"):
+        return str(manuscript)
+    return str(Path(line.image).parent) if isinstance(line.image, str | os.PathLike) else ""
 
 
 def _note_page(line: Line, lines: LineSet) -> None:

@@ -35,6 +35,8 @@ class Row(TypedDict, total=False):
     score: float
     source: str
     error: str
+    read_with: dict[str, Any]
+    """In the first row of a document: what its lines are read with."""
 
 
 def stamp_of(line: Line) -> str | None:

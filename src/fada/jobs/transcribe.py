@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from fada.data.formats.registry import formats
 from fada.data.line import Line, LineSet, Provenance, Transcription
 from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
+from fada.decoding.evidence import Automatic
+from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.batches import batches, in_parts
+from fada.jobs.documents import Documents
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.shards import Shard, Share
 from fada.models.folders import is_model_folder, resolve
@@ -61,6 +64,7 @@ def transcribe(
     format: str | None = None,
     weights: Weights | None = None,
     knowledge: Knowledge | None = None,
+    automatic: Automatic | None = None,
     model_name: str = "",
     targets_name: str | None = None,
     reading: Mapping[str, Any] | None = None,
@@ -77,6 +81,7 @@ def transcribe(
         format: of the output.
         weights: λ, scale, distance, beam and so on; plain beam search by default.
         knowledge: targets and language models that the weights need.
+        automatic: gives every document weights and knowledge of its own, instead of these two; for CTC models.
         model_name, targets_name: recorded with the output.
         reading: how the lines were read: an unfinished job is not continued with lines that were read otherwise.
         batch_size: lines per call of the network.
@@ -84,6 +89,8 @@ def transcribe(
         shard: only the lines that fall to it, into a part of `out` for :func:`fada.jobs.merge.merge`.
     """
     weights, knowledge = weights or Weights(), knowledge or Knowledge()
+    if automatic is not None and automatic.given is not None:
+        knowledge = automatic.given
     recognizer.search([], knowledge).check(weights)
     out = Path(out)
     started = time.monotonic()
@@ -91,12 +98,12 @@ def transcribe(
         "model": model_name,
         "model_files": _weight_files(model_name),
         "targets": targets_name,
-        "knowledge": knowledge.fingerprint(),
+        "knowledge": knowledge.fingerprint() if automatic is None else automatic.fingerprint(),
         "source": lines.name,
         "reading": {name: str(value) for name, value in (reading or {}).items() if value},
         "weights": weights.model_dump(),
     }
-    share = None if shard is None else Share(shard)
+    every, share = lines, None if shard is None else Share(shard)
     if share is not None:
         lines, out = share.of(lines), share.shard.part(out)
     whole = Path(os.path.abspath(out))
@@ -106,8 +113,16 @@ def transcribe(
         resumed = len(journal.rows)
         for left_behind in whole.parent.glob(f".{glob.escape(whole.name[:40])}.{'[0-9a-f]' * 16}.tmp"):
             left_behind.unlink(missing_ok=True)  # by a job that was killed: nobody else has this output
-        for rows in _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size):
-            journal.append(rows)
+        documents = None if automatic is None else Documents(recognizer, automatic, journal.rows)
+        if documents is not None and shard is not None:
+            documents.decide_before(every)
+        if documents is None:
+            reading_them = _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size)
+        else:
+            reading_them = documents.read(lines, journal.has, batch_size, _found_rows)
+        for batch, rows in reading_them:
+            stamped = zip(batch, rows, strict=True)
+            journal.append({**row, "domain": line.domain, "stamp": stamp_of(line)} for line, row in stamped)
         notes = [*map(str, lines.skipped), *lines.notes]
         named = {domain for row in journal.rows.values() if (domain := row["domain"]) is not None}
         if unknown := knowledge.unknown_domains(named):
@@ -121,7 +136,11 @@ def transcribe(
         if resumed:
             notes.append(f"{resumed} lines were already done")
         own = Counter[str]()
-        details = {"domains": ", ".join(sorted(named)) or None, "knowledge": str(knowledge)}
+        told = str(knowledge) if documents is None else documents.told()
+        details = {"domains": ", ".join(sorted(named)) or None, "knowledge": told}
+        if documents is not None:
+            notes = [*documents.notes(journal.rows), *notes]
+            weights = documents.weights or weights
         files = _write(
             _results(lines, journal.rows, own), blank, out, format, weights, model_name, targets_name, details
         )
@@ -183,7 +202,7 @@ def _read_batches(
     knowledge: Knowledge,
     done: Callable[[Line], bool],
     batch_size: int,
-) -> Iterator[list[Row]]:
+) -> Iterator[tuple[list[Line], list[Row]]]:
     for batch in batches(lines, done, max(batch_size, recognizer.rows), "transcribing"):
         rows: list[Row] = []
         for read, part, error in in_parts(batch, lambda b: _rows(recognizer, b, weights, knowledge)):
@@ -191,13 +210,17 @@ def _read_batches(
                 rows += read
             else:
                 rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
-        yield [{**row, "domain": line.domain, "stamp": stamp_of(line)} for line, row in zip(batch, rows, strict=True)]
+        yield batch, rows
 
 
 def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
     search = recognizer.search([replace(line, text=None) for line in batch], knowledge, batch_size=len(batch))
+    return _found_rows(batch, search.hypotheses(weights, alignment=True))
+
+
+def _found_rows(batch: Sequence[Line], found: Sequence[Hypothesis]) -> list[Row]:
     rows: list[Row] = []
-    for line, best in zip(batch, search.hypotheses(weights, alignment=True), strict=True):
+    for line, best in zip(batch, found, strict=True):
         row: Row = {"id": line.id, "text": best.text}
         if best.alignment and (confidences := [round(c, 4) for c in best.char_confidences]):
             row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}

@@ -1,10 +1,12 @@
 """Named decodings of the same lines: the one place that assembles them for evaluation."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fada.data.columns import LineColumns
+from fada.decoding.defaults import certainty_of, weights_for
 from fada.decoding.emissions import Emissions, with_references
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
@@ -20,24 +22,35 @@ from fada.tuning.tuned import PathLike, Tuned
 GREEDY = "greedy"
 BEAM = "beam"
 TUNED = "tuned"
+KNOWING = "knowledge"
+"""Decoding with a text and default weights."""
 
 
 def open_search(
-    path: PathLike, knowledge: Knowledge, lines: PathLike | None = None, threads: int | None = None
+    path: PathLike,
+    knowledge: Knowledge,
+    lines: PathLike | None = None,
+    threads: int | None = None,
+    domain: str | None = None,
 ) -> Search:
     """A search over stored emissions (``.npz``) or n-best lists (a table).
 
     Args:
         lines: where references and domains of emissions are found by line id, if they are not stored with them
             (anything that ``read_lines`` reads).
+        domain: of all lines, instead of those stored.
     """
     path = Path(path)
     if not path.is_file():
         raise FadaError(f"{path}: no such file. Expected stored emissions (.npz) or n-best lists (a table).")
     if path.suffix.lower() != ".npz":
-        return Rescorer(NBest.load(path), knowledge)
+        lists = NBest.load(path)
+        return Rescorer(lists if domain is None else replace(lists, domains=[domain] * len(lists.ids)), knowledge)
     emissions = Emissions.load(path)
-    return BeamSearch(emissions if lines is None else with_references(emissions, lines), knowledge, threads)
+    emissions = emissions if lines is None else with_references(emissions, lines)
+    if domain is not None:
+        emissions = replace(emissions, domains=[domain] * len(emissions))
+    return BeamSearch(emissions, knowledge, threads)
 
 
 def decode_systems(
@@ -82,12 +95,18 @@ def _number(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "") -> Systems:
-    """Plain beam search, the cheapest search and tuned decoding, if there is one; lines tuned on are refused."""
+def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "", *, by_default: bool = False) -> Systems:
+    """Plain beam search, the cheapest search and tuned decoding, if there is one; lines tuned on are refused.
+
+    Args:
+        by_default: also decode with the knowledge of the search and the weights that are usual for it.
+    """
     named: dict[str, Weights | None] = {BEAM: PLAIN if tuned is None else PLAIN.change(beam=tuned.weights.beam)}
     if "beam" in search.terms:
         named[GREEDY] = None
     if tuned is not None:
         refuse_seen(tuned, search, source)
         named[TUNED] = tuned.weights
+    if by_default and isinstance(search, BeamSearch):
+        named[KNOWING] = weights_for(search.knowledge.characters, certainty_of(search.emissions.log_probs))
     return decode_systems(search, named, source)

@@ -1,0 +1,295 @@
+"""The knowledge that comes with `medieval`, and the figures that its defaults come from.
+
+    python recipes/knowledge.py build DATA LINES OUT
+    python recipes/knowledge.py weights DATA LINES EMISSIONS.npz... [-o table.json]
+    python recipes/knowledge.py evidence MODEL EMISSIONS.npz...
+
+DATA is the folder with `texts`, LINES what `recipes/medieval.py` wrote, OUT the folder `knowledge` of the model.
+
+`build` writes a `.fada` file for each language, and for each of its centuries with enough text, from the training lines
+and those files of `texts` that name no manuscript of `recipes/unseen.yaml`; and what the model was trained on.
+
+`weights` decodes manuscripts that are not in `recipes/unseen.yaml` with language models of 2,000 characters and more of
+their language, never of the manuscript itself, at several weights: the table from which the constants of
+`fada.decoding.defaults` come. `evidence` tells which language each manuscript is found to be in, and the error rates
+with that. EMISSIONS are what `fada emit` stores of lines called `…/manuscript/page/line`.
+"""
+
+import argparse
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import yaml
+
+from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.defaults import BEAM, certainty_of, weights_for
+from fada.decoding.emissions import Emissions
+from fada.decoding.evidence import infer
+from fada.decoding.knowledge import TRAINING, About, Knowledge, knowledge_of_model, write_knowledge
+from fada.decoding.lm import CharNgram
+from fada.decoding.search import BeamSearch
+from fada.evaluation.edits import score_lines
+from fada.targets.target_set import TargetSet
+
+HERE = Path(__file__).parent
+ENOUGH = 20_000
+"""Characters of a century that give it a file of its own."""
+CREMMA_16 = "Thibault Clérice, Alix Chagué, Anaïs Mazoue. *CREMMA MSS 16*. github.com/HTR-United/CREMMA-MSS-16"
+"""Whom to name for the letters of the 16th century among the texts, beside those of the lines."""
+ORDER, SMOOTHING = 6, "kneser-ney"
+FOLDS = 5
+LINES_PER_MANUSCRIPT, FEWEST_LINES = 16, 6
+SIZES = (2_000, 8_000, 30_000, 10**9)
+WEIGHTS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
+BONUS = 1.8
+
+
+@dataclass(frozen=True)
+class Body:
+    """Lines of one manuscript, or of a file of `texts` with several."""
+
+    domain: str
+    manuscripts: frozenset[str]
+    lines: list[str]
+    is_read: bool = False
+    """Whether the model has learnt to read these lines."""
+
+    @property
+    def language(self) -> str:
+        """Code of its language."""
+        return self.domain.partition("-")[0]
+
+
+def unseen() -> set[str]:
+    """Manuscripts that no text may be of."""
+    listed = yaml.safe_load((HERE / "unseen.yaml").read_text(encoding="utf-8"))
+    return {one["manuscript"] for one in (*listed["arena"], *listed["demo"])}
+
+
+def bodies(data: Path, lines: Path) -> list[Body]:
+    """All text that may be used."""
+    left_out = unseen()
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in pq.read_table(lines / "train.parquet", columns=["text", "domain", "manuscript"]).to_pylist():
+        found[row["domain"], row["manuscript"]].append(row["text"])
+    result = [Body(domain, frozenset([name]), texts, True) for (domain, name), texts in found.items()]
+    trained = {domain.partition("-")[0] for domain, _ in found}
+    for row in (data / "texts" / "README.md").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"\| `([\w-]+)\.txt` \| \d+ \|.*\| (.*) \|$", row):
+            domain, sources = match[1], frozenset(re.findall(r"`([^`]+)`", match[2]))
+            if not sources & left_out and domain.partition("-")[0] in trained:
+                text = (data / "texts" / f"{domain}.txt").read_text(encoding="utf-8")
+                result.append(Body(domain, sources, text.splitlines()))
+    assert not {name for body in result for name in body.manuscripts} & left_out
+    return sorted(result, key=lambda body: (body.domain, sorted(body.manuscripts)))
+
+
+def build(data: Path, lines: Path, out: Path) -> None:
+    """Write the files, and tell what is in them."""
+    every = bodies(data, lines)
+    named = (HERE / "medieval.credits.md").read_text(encoding="utf-8").partition("\n* ")[2].partition("\n\n")[0]
+    credits_ = [*(" ".join(one.split()) for one in named.split("\n* ")), CREMMA_16]
+    texts = [text for body in every if body.is_read for text in body.lines]
+    out.mkdir(parents=True, exist_ok=True)
+    TargetSet.from_texts({"medieval": texts}).save(out / TRAINING)
+    domains = [*sorted({body.language for body in every}), *sorted({body.domain for body in every})]
+    for name in domains:
+        chosen = [body for body in every if name in (body.language, body.domain)]
+        own = [text for body in chosen for text in body.lines]
+        language, _, century = name.partition("-")
+        if century and sum(map(len, own)) < ENOUGH:
+            continue
+        known = Knowledge.from_texts(own, name=name, order=ORDER, smoothing=SMOOTHING)
+        about = About(
+            name=name,
+            language=language,
+            century=int(century) if century else None,
+            characters=known.characters,
+            bits=held_out_bits(chosen) or known.about.bits,
+            sources=tuple(sorted({manuscript for body in chosen for manuscript in body.manuscripts})),
+            credits=tuple(credits_),
+            licence="CC BY 4.0",
+        )
+        path = out / f"{name}.fada"
+        write_knowledge(Knowledge(known.targets, known.prior, known.global_lm, about=about), path, small=True)
+        print(f"{name}: {known.characters} characters, {about.bits:.2f} bits, {path.stat().st_size} bytes", flush=True)
+
+
+def held_out_bits(chosen: Sequence[Body]) -> float | None:
+    """Bits per character of manuscripts under a model of the others; None if there is but one."""
+    if len(chosen) < 2:
+        return None
+    bits = characters = 0.0
+    for fold in range(min(FOLDS, len(chosen))):
+        others = [text for i, body in enumerate(chosen) if i % FOLDS != fold for text in body.lines]
+        model = CharNgram.train(others, ORDER, SMOOTHING)
+        for i, body in enumerate(chosen):
+            if i % FOLDS == fold:
+                bits -= sum(model.log_prob(text, end=True) for text in body.lines) / np.log(2)
+                characters += sum(len(text) + 1 for text in body.lines)
+    return round(bits / characters, 4)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Lines of a manuscript with their emissions."""
+
+    manuscript: str
+    domain: str
+    references: list[str]
+    log_probs: list[np.ndarray]
+
+    def cer(self, texts: Sequence[str]) -> float:
+        """In percent."""
+        return float(score_lines(self.references, list(texts)).rates(np.ones(len(texts), bool))["cer"])
+
+
+def documents(emissions: Emissions) -> Iterator[Document]:
+    """Some lines of every manuscript that may be looked at."""
+    left_out, found = unseen(), defaultdict[tuple[str, str], list[int]](list)
+    for i, line in enumerate(emissions.ids):
+        found[line.split("/")[-3], (emissions.domains or [])[i]].append(i)
+    for (manuscript, domain), rows in sorted(found.items()):
+        if manuscript in left_out or len(rows) < FEWEST_LINES:
+            continue
+        random.Random(manuscript).shuffle(rows)
+        rows = rows[:LINES_PER_MANUSCRIPT]
+        references = [str((emissions.references or [])[i]) for i in rows]
+        yield Document(manuscript, domain, references, [emissions.log_probs[i] for i in rows])
+
+
+def study_weights(data: Path, lines: Path, stored: Sequence[Path], out: Path | None) -> None:
+    """Relative change of the error rate by weight, amount of text and certainty."""
+    every, rows = bodies(data, lines), []
+    for path in stored:
+        emissions = Emissions.load(path)
+        plain = CTCBeamDecoder(emissions.symbols, emissions.blank, BEAM)
+        for document in documents(emissions):
+            language = document.domain.partition("-")[0]
+            text = [
+                text
+                for body in every
+                if body.language == language and document.manuscript not in body.manuscripts
+                for text in body.lines
+            ]
+            random.Random(document.manuscript).shuffle(text)
+            before = document.cer([best[0].text for best in plain.decode_batch(document.log_probs)])
+            certainty, whole = certainty_of(document.log_probs), sum(map(len, text))
+            for size in SIZES:
+                ends = np.cumsum([len(each) for each in text])
+                if not text or (size > 1.2 * whole and size < SIZES[-1]):
+                    continue
+                used = text[: int(np.searchsorted(ends, size)) + 1]
+                model = CharNgram.train(used, ORDER, SMOOTHING)
+                for weight in WEIGHTS:
+                    decoder = plain.replace(lm=model, lm_weight=weight, length_bonus=BONUS * weight)
+                    cer = document.cer([best[0].text for best in decoder.decode_batch(document.log_probs)])
+                    rows.append(
+                        {
+                            "emissions": path.stem,
+                            "manuscript": document.manuscript,
+                            "domain": document.domain,
+                            "certainty": round(certainty, 4),
+                            "characters": sum(map(len, used)),
+                            "weight": weight,
+                            "plain": round(before, 3),
+                            "cer": round(cer, 3),
+                        }
+                    )
+            if out is not None:
+                out.write_text(json.dumps(rows), encoding="utf-8")
+    print_weights(rows)
+
+
+def print_weights(rows: Sequence[dict]) -> None:
+    """Mean and worst change in percent, for every weight, by amount of text and certainty."""
+    print("| emissions | characters | certainty | manuscripts |" + "".join(f" {w:g} |" for w in WEIGHTS) + " default |")
+    print("|---|---|---|---|" + "---|" * (len(WEIGHTS) + 1))
+    sizes, bands = (0, 4_000, 15_000, 100_000, 10**9), (0.0, 0.8, 0.87, 0.92, 0.96, 1.01)
+    for name in sorted({row["emissions"] for row in rows}):
+        for least, most in pairwise(sizes):
+            for low, high in pairwise(bands):
+                inside = [
+                    row
+                    for row in rows
+                    if row["emissions"] == name
+                    and least <= row["characters"] < most
+                    and low <= row["certainty"] < high
+                    and row["plain"] > 0
+                ]
+                if not inside:
+                    continue
+                cells = []
+                for weight in WEIGHTS:
+                    changes = [100 * (r["cer"] / r["plain"] - 1) for r in inside if r["weight"] == weight]
+                    cells.append(f" {np.mean(changes):+.1f} (worst {max(changes):+.0f}) |")
+                curves = defaultdict[tuple, dict[float, float]](dict)
+                for row in inside:
+                    by = (row["manuscript"], row["domain"], row["characters"], row["certainty"])
+                    curves[by][row["weight"]] = 100 * (row["cer"] / row["plain"] - 1)
+                changes = [
+                    float(np.interp(weights_for(by[2], by[3]).lm_weight, (0, *curve), (0, *curve.values())))
+                    for by, curve in curves.items()
+                ]
+                cells.append(f" {np.mean(changes):+.1f} (worst {max(changes):+.0f}) |")
+                count = len({row["manuscript"] for row in inside})
+                print(f"| {name} | {least}-{most} | {low}-{high} | {count} |" + "".join(cells), flush=True)
+
+
+def study_evidence(model: Path, stored: Sequence[Path]) -> None:
+    """The language found for each manuscript, and the error rates without and with it."""
+    candidates = {name: known for name, known in knowledge_of_model(model).items() if known.about.century is None}
+    rights, changes = [], []
+    for path in stored:
+        emissions = Emissions.load(path)
+        for document in documents(emissions):
+            found = infer(emissions, document.log_probs, candidates)
+            own = Emissions(
+                [str(i) for i in range(len(document.log_probs))], document.log_probs, emissions.symbols, emissions.blank
+            )
+            certainty = certainty_of(document.log_probs)
+            known = found.knowledge or Knowledge()
+            search = BeamSearch(own, known)
+            before = document.cer(search.choose(weights_for(0, certainty)))
+            after = document.cer(search.choose(weights_for(known.characters, certainty)))
+            language = document.domain.partition("-")[0]
+            rights.append((found.best or "none").partition("-")[0] == language)
+            changes.append((before, after))
+            told = f"{document.manuscript} {document.domain}: {found} bits {found.bits:.2f}"
+            print(f"{path.stem} {told}; certainty {certainty:.3f}; CER {before:.2f} -> {after:.2f}", flush=True)
+    mean = np.mean(changes, axis=0)
+    worse = sum(after > before for before, after in changes)
+    print(f"right {sum(rights)} of {len(rights)}; CER {mean[0]:.2f} -> {mean[1]:.2f}; worse {worse}")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb, names in (("build", ["data", "lines", "out"]), ("weights", ["data", "lines"]), ("evidence", ["model"])):
+        part = verbs.add_parser(verb)
+        for name in names:
+            part.add_argument(name, type=Path)
+        if verb != "build":
+            part.add_argument("emissions", type=Path, nargs="+")
+        if verb == "weights":
+            part.add_argument("-o", "--out", type=Path)
+    given = parser.parse_args()
+    if given.verb == "build":
+        build(given.data, given.lines, given.out)
+    elif given.verb == "weights":
+        study_weights(given.data, given.lines, given.emissions, given.out)
+    else:
+        study_evidence(given.model, given.emissions)
+
+
+if __name__ == "__main__":
+    main()

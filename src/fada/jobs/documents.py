@@ -1,0 +1,136 @@
+"""Documents of a job, each read with the knowledge and the weights that fit it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from fada.data.crop import PageCrop
+from fada.data.line import Line, LineSet
+from fada.decoding.evidence import LINES, SLACK, Automatic, Decision
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
+from fada.errors import FadaError
+from fada.jobs.batches import batches, document_of, in_parts
+from fada.jobs.journal import Row
+
+if TYPE_CHECKING:
+    from fada.models.ctc import CTCRecognizer
+    from fada.models.recognizer import Recognizer
+
+READ_WITH: Final = "read_with"
+"""In the first row of each document: what it is read with."""
+
+
+class Documents:
+    """Reads documents batch by batch; a decision is made from the first lines of each, and holds for the others.
+
+    Args:
+        rows: finished lines of an earlier run, whose decisions hold.
+    """
+
+    def __init__(self, recognizer: "Recognizer", automatic: Automatic, rows: Mapping[str, Row]) -> None:
+        if recognizer.kind != "ctc":
+            raise FadaError(
+                "a language model needs a CTC model, and this one writes word parts: it follows targets (--targets)."
+            )
+        self.recognizer: CTCRecognizer = cast("CTCRecognizer", recognizer)
+        self.automatic = automatic
+        recorded = (row[READ_WITH] for row in rows.values() if READ_WITH in row)
+        self.decisions = {record["document"]: automatic.restored(record) for record in recorded}
+
+    def decide(self, document: str, log_probs: Sequence[np.ndarray], domain: str | None) -> Decision:
+        """What the document is read with, from now on."""
+        sound = [scores for scores in log_probs[:LINES] if not np.isnan(scores).any()]
+        found = self.decisions[document] = self.automatic.decide(self.recognizer, sound, domain)
+        return found
+
+    def decide_before(self, lines: LineSet) -> None:
+        """Decide for all documents that a job divided into shards may tear apart, as the whole job would."""
+        for document, part in groupby(lines, document_of):
+            first = list(islice(part, LINES))
+            if document in self.decisions or isinstance(first[0].image, PageCrop):
+                continue
+            log_probs = [scores for _, emitted, _ in self._emitted(first) if emitted for scores in emitted.log_probs]
+            self.decide(document, log_probs, first[0].domain)
+
+    def _emitted(self, batch: Sequence[Line]) -> list[tuple[Sequence[Line], Any, str | None]]:
+        found = in_parts(batch, lambda part: self.recognizer.emit([replace(one, text=None) for one in part]))
+        return [(part, emitted, error) for emitted, part, error in found]
+
+    def read(
+        self, lines: LineSet, done: Callable[[Line], bool], batch_size: int, rows_of: Callable[..., list[Row]]
+    ) -> Iterator[tuple[list[Line], list[Row]]]:
+        """Batches of lines, and their rows."""
+        for batch in batches(lines, done, max(batch_size, LINES), "transcribing", document_of):
+            document, emitted = document_of(batch[0]), self._emitted(batch)
+            known = self.decisions.get(document)
+            decision = known or self.decide(
+                document, [scores for _, found, _ in emitted if found for scores in found.log_probs], batch[0].domain
+            )
+            rows: list[Row] = []
+            for part, found, error in emitted:
+                try:
+                    if error is not None:
+                        raise FadaError(error)
+                    search = BeamSearch(found, decision.knowledge)
+                    rows += rows_of(part, search.hypotheses(decision.weights, alignment=True))
+                except FadaError as reason:
+                    rows += [{"id": line.id, "source": line.source or line.id, "error": str(reason)} for line in part]
+            if known is None:
+                rows[0][READ_WITH] = {"document": document, **decision.record()}
+            yield batch, rows
+
+    @property
+    def weights(self) -> Weights | None:
+        """Those of all documents, if they are the same."""
+        found = {decision.weights for decision in self.decisions.values()}
+        return next(iter(found)) if len(found) == 1 else None
+
+    def told(self) -> str:
+        """What the documents were read with, in one line."""
+        found = list(self.decisions.values())
+        if len(found) == 1:
+            return str(found[0])
+        by_name = defaultdict[str, list[float]](list)
+        for decision in found:
+            posterior = decision.posterior
+            name = decision.knowledge.name or "none fits"
+            by_name[name].append(1.0 if posterior is None else posterior.certainty)
+        ordered = sorted(by_name.items(), key=lambda item: -len(item[1]))
+        return ", ".join(f"{name}: {len(each)} documents (certainty {fmean(each):.0%})" for name, each in ordered)
+
+    def notes(self, rows: Mapping[str, Row]) -> list[str]:
+        """What a user should know: the knowledge that was found, that none fits, that the given one does not."""
+        found = list(self.decisions.values())
+        known = ", ".join(name for name, one in self.automatic.candidates.items() if one.about.century is None)
+        notes = []
+        if any(decision.posterior is not None and decision.knowledge.name for decision in found):
+            notes.append(f"read as {self.told()}; --domain tells it, --knowledge none reads without")
+        if lost := sum(decision.posterior is not None and not decision.posterior.fits for decision in found):
+            which = "this document" if len(found) == 1 else f"{lost} of {len(found)} documents"
+            notes.append(
+                f"none of the known languages ({known}) fits {which}: read without a language model. If it is of "
+                "another language or script, choose a model of it; a text in the language helps (--text)"
+            )
+        given = self.automatic.given
+        usual, bits = None if given is None else given.about.bits, _bits(self.automatic, rows)
+        if usual is not None and bits is not None and bits > SLACK * usual:
+            notes.append(
+                f"the lines read unlike the text they were read with: {bits:.1f} bits for a character, {usual:.1f} for "
+                "text of its own kind. Is it of their language?"
+            )
+        return notes
+
+
+def _bits(automatic: Automatic, rows: Mapping[str, Row]) -> float | None:
+    """Bits per character of what was read, under the given language model."""
+    model = None if automatic.given is None else automatic.given.global_lm
+    texts = [text for row in islice(rows.values(), 4 * LINES) if (text := row.get("text"))]
+    if model is None or not texts:
+        return None
+    return float(-sum(map(model.log_prob, texts)) / np.log(2) / sum(map(len, texts)))

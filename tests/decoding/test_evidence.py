@@ -1,0 +1,102 @@
+"""Which language a document is in, told by its emissions; and the weights that follow from it."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from fada.decoding.defaults import certainty_of, weights_for
+from fada.decoding.evidence import Automatic, infer
+from fada.decoding.knowledge import Knowledge, read_knowledge
+from fada.decoding.weights import Weights
+from fada.text.alphabet import Alphabet
+from tests.support.ink import written
+from tests.support.types import some
+
+SYMBOLS = ("", *" .abcdefghijklmnopqrstuvxyzwk")
+ALPHABET = Alphabet(SYMBOLS, 0)
+LATIN = """in principio creauit deus celum et terram terra autem erat inanis et uacua et tenebre erant super faciem
+abyssi et spiritus dei ferebatur super aquas dixitque deus fiat lux et facta est lux et uidit deus lucem quod esset bona
+et diuisit lucem a tenebris appellauitque lucem diem et tenebras noctem factumque est uespere et mane dies unus"""
+FRENCH = """li rois artus qui estoit a camaalot tint cort molt riche si com il auoit acostume et quant il orent mengie
+si uint leanz une damoisele sus un palefroi blanc et dist au roi sire ie uos salu de par ma dame qui uos mande"""
+ENGLISH = """whan that aprill with his shoures soote the droghte of march hath perced to the roote and bathed euery
+veyne in swich licour of which vertu engendred is the flour whan zephirus eek with his sweete breeth inspired hath"""
+
+
+def page(text: str, doubt: float = 0.1) -> list[np.ndarray]:
+    words = " ".join(text.split())
+    return [written(words[i : i + 40], SYMBOLS, doubt, seed=i) for i in range(0, len(words), 40)]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Knowledge]:
+    return {name: read_knowledge(name) for name in ("la", "fr", "es", "it")}
+
+
+def test_a_latin_page_is_read_as_latin_and_a_french_one_as_french(known: Mapping[str, Knowledge]) -> None:
+    for text, language in ((LATIN, "la"), (FRENCH, "fr")):
+        found = infer(ALPHABET, page(text, 0.3), known)
+        assert found.best == language, str(found)
+        assert found.certainty > 0.9
+        assert found.knowledge is known[language]
+        assert sum(found.probabilities) == pytest.approx(1)
+        assert str(found).startswith(f"{language} (certainty")
+
+
+def test_no_language_model_where_none_fits(known: Mapping[str, Knowledge]) -> None:
+    noise = [np.log(np.random.default_rng(i).dirichlet(np.full(len(SYMBOLS), 0.3), 60)) for i in range(8)]
+    for lines in (page(ENGLISH), noise, [written("", SYMBOLS)], []):
+        found = infer(ALPHABET, lines, known)
+        assert not found.fits
+        assert found.best is None
+        assert found.knowledge is None
+
+
+def test_two_languages_that_explain_a_page_equally_are_mixed(known: Mapping[str, Knowledge]) -> None:
+    same = {"one": known["la"], "two": known["la"]}
+    found = infer(ALPHABET, page(LATIN), same)
+    assert found.probabilities == pytest.approx((0.5, 0.5))
+    assert len(some(some(found.knowledge).global_lm).components) == 2
+
+
+def test_a_century_is_no_candidate_beside_its_language(known: Mapping[str, Knowledge]) -> None:
+    found = infer(ALPHABET, page(LATIN), {**known, "la-13": read_knowledge("la-13")})
+    assert "la-13" not in found.names
+
+
+def test_a_decision_is_the_same_when_it_is_taken_up_again(known: Mapping[str, Knowledge]) -> None:
+    automatic = Automatic(known, asked={"beam": 3})
+    decision = automatic.decide(ALPHABET, page(LATIN))
+    assert decision.weights.beam == 3
+    again = Automatic(known, asked={"beam": 3}).restored(decision.record())
+    assert (again.weights, str(again)) == (decision.weights, str(decision))
+    assert again.knowledge.fingerprint() == decision.knowledge.fingerprint()
+
+
+def test_what_is_told_goes_before_what_is_found(known: Mapping[str, Knowledge]) -> None:
+    assert Automatic(known).decide(ALPHABET, page(LATIN), "fr").knowledge is known["fr"]
+    assert Automatic(known).decide(ALPHABET, page(LATIN), "fr-12").knowledge is known["fr"]
+    assert Automatic(known).decide(ALPHABET, page(LATIN), "13").knowledge is known["la"]
+    assert Automatic(given=known["it"]).decide(ALPHABET, page(LATIN)).knowledge is known["it"]
+    guided = Automatic(given=known["it"], asked={"lam": 0.5}).decide(ALPHABET, page(LATIN)).weights
+    alone = Automatic(given=known["it"]).decide(ALPHABET, page(LATIN)).weights
+    assert guided.lm_weight == pytest.approx(0.5 * alone.lm_weight)
+
+
+def test_more_text_counts_more_and_certainty_less() -> None:
+    by_text = [weights_for(characters, 0.8).lm_weight for characters in (500, 2_000, 8_000, 30_000, 10**6, 10**9)]
+    assert by_text == sorted(by_text)
+    by_certainty = [weights_for(30_000, certainty).lm_weight for certainty in (0.5, 0.8, 0.9, 0.95, 1.0)]
+    assert by_certainty == sorted(by_certainty, reverse=True)
+    assert 0 < by_certainty[-1] < by_certainty[0]
+    assert weights_for(0, 0.5) == Weights(beam=16)
+
+
+def test_certainty_is_the_mean_of_the_best_class_where_it_is_no_blank() -> None:
+    lines = [np.log(np.random.default_rng(i).dirichlet(np.full(5, 0.4), 30)) for i in range(3)]
+    blanks = np.bincount(np.concatenate([line.argmax(1) for line in lines])).argmax()
+    best = [math.exp(max(row)) for line in lines for row in line.tolist() if np.argmax(row) != blanks]
+    assert certainty_of(lines) == pytest.approx(sum(best) / len(best))
+    assert certainty_of([]) == 1.0
