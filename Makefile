@@ -28,6 +28,15 @@ serve: $(STAMP)
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# The quick tests with the oldest versions that pyproject.toml allows (torch: the pinned one), in a place of their own.
+LOWEST := .venv-lowest
+test-lowest:
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check $(TORCH)
+	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct "$(firstword $(TORCH))" -e ".[all,dev]"
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not browser" $(TESTS)
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,4 +60,4 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.table
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(LOWEST) .mypy_cache .ruff_cache .pytest_cache

@@ -245,7 +245,7 @@ class AlignmentLoss(nn.Module):
             raise FadaError(f"scale is {scale}, expected a number from 0 up.")
         self.lam = self.full_lam = lam
         self.scale, self.pool, self.kind, self.momentum = scale, pool, kind, momentum
-        self.distance_name, self.distance = distance, distances.get(distance)
+        self.distance = distances.get(distance)
         self.domains = targets.domains
         matrix = texts.counts.tocoo()  # (classes, n): the characters of each class
         # (domains + 1, n), without OTHER; the last row, all domains together, is for lines of any other domain

@@ -6,9 +6,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import product
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,17 +16,8 @@ from fada.errors import FadaError
 from fada.text import counting
 from fada.text.counting import count_by_domain, count_characters
 from fada.text.normalizer import TextNormalizer
+from tests.support.normalizers import NORMALIZERS
 
-NORMALIZERS = [
-    TextNormalizer(*cast(tuple[Any, ...], choice))
-    for choice in product(
-        ("NFC", "NFD", "NFKC", "NFKD", "none"),
-        ("lower", "keep"),
-        ("keep", "fold"),
-        ("keep", "collapse", "drop"),
-        (False, True),
-    )
-]
 TRICKY = st.text(st.sampled_from("aΣσςΆά \t\n\u00a0\u00b4\u0301\u0323\u0345İẞﬁΐ가각1-.काொ🙂\u0344"), max_size=9)
 ORDINARY = st.text(st.sampled_from("abcΣσςάὶ 1.\t\n"), max_size=20)
 lines = st.lists(st.one_of(TRICKY, ORDINARY, st.text(st.characters(exclude_categories=["Cs"]), max_size=9)), max_size=8)

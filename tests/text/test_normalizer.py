@@ -1,8 +1,6 @@
 """TextNormalizer: what counts as the same character."""
 
 import unicodedata
-from itertools import product
-from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,17 +9,8 @@ from hypothesis import strategies as st
 from fada.errors import FadaError
 from fada.text.characters import from_visible, natural_key, visible
 from fada.text.normalizer import TextNormalizer
+from tests.support.normalizers import NORMALIZERS
 
-NORMALIZERS = [
-    TextNormalizer(*cast(tuple[Any, ...], choice))
-    for choice in product(
-        ("NFC", "NFD", "NFKC", "NFKD", "none"),
-        ("lower", "keep"),
-        ("keep", "fold"),
-        ("keep", "collapse", "drop"),
-        (False, True),
-    )
-]
 TRICKY = st.text(st.sampled_from("aΣσςΆά \t\n\u00a0\u00b4\u0301\u0323\u0345İẞﬁΐ가각가1-_.का🙂\u0344K"), max_size=12)
 texts = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), TRICKY)
 

@@ -139,7 +139,6 @@ class Log:
         self.skipped_count = 0
         self.reasons: Counter[str] = Counter()
         self.notes: list[str] = []
-        self.note_count = 0
         self.blank: list[tuple[Path, Path]] = []
 
     def skip(self, source: str, reason: str, kind: str | None = None, lines: int = 1) -> None:
@@ -151,7 +150,6 @@ class Log:
 
     def note(self, text: str) -> None:
         """Record something that was read, but not quite as it stood."""
-        self.note_count += 1
         if len(self.notes) < LISTED:
             self.notes.append(printable(text))
 
@@ -286,17 +284,6 @@ class LineSet:
 
         def read(log: Log, media: bool) -> Iterator[Line]:
             return (line for position, line in enumerate(self._read(log, media)) if keep(position, line))
-
-        return LineSet(read, self.name, expected=self.expected, licence=self.licence, citation=self.citation)
-
-    def transform(self, change: Callable[[Line], Line | None]) -> "LineSet":
-        """Every line changed by a function; None leaves it out."""
-
-        def read(log: Log, media: bool) -> Iterator[Line]:
-            for line in self._read(log, media):
-                changed = change(line)
-                if changed is not None:
-                    yield changed
 
         return LineSet(read, self.name, expected=self.expected, licence=self.licence, citation=self.citation)
 
