@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from fada.cli import _OLD_SPELLINGS, app
 from fada.cli.examples import EXAMPLES
+from fada.data.formats import registry as formats
+from fada.models import registry as models
 
 ROOT = Path(__file__).parents[2]
 PAGES = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -113,3 +115,13 @@ def test_every_example_is_of_a_command() -> None:
 
 def test_every_command_is_on_a_page() -> None:
     assert [command for command in COMMANDS if f"fada {command}" not in PAGES] == []
+
+
+def test_every_option_says_what_it_does() -> None:
+    assert [(command, option.opts[0]) for command, option in options() if not (option.help or "").strip()] == []
+
+
+def test_every_format_and_entry_point_is_on_a_page() -> None:
+    data = (ROOT / "docs" / "data.md").read_text(encoding="utf-8").casefold()
+    assert [name for name in formats.WRITTEN if name not in data] == []
+    assert [group for group in (formats.GROUP, models.GROUP) if f"`{group}`" not in PAGES] == []
