@@ -27,7 +27,8 @@ from fada.common.settings import read_json, read_recipe, validated
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.data.source import read_lines
-from fada.decoding.knowledge import Knowledge, knowledge_of_model
+from fada.decoding.evidence import Automatic
+from fada.decoding.knowledge import knowledge_of_model
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
@@ -155,8 +156,8 @@ class Arena:
         return fingerprint(self.model, self.settings)
 
     @cached_property
-    def _known(self) -> dict[str, Knowledge]:
-        return knowledge_of_model(resolve(self.model))
+    def _known(self) -> Automatic:
+        return Automatic(knowledge_of_model(resolve(self.model)))
 
     def run(self) -> Path:
         """Read what is not read yet, and write the table of all there is."""

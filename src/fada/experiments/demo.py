@@ -17,6 +17,7 @@ from fada.common.settings import read_json
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.data.source import read_lines
+from fada.decoding.evidence import Automatic
 from fada.decoding.knowledge import knowledge_of_model
 from fada.evaluation.predictions import PREDICTIONS, Systems
 from fada.experiments.division import drawn
@@ -84,7 +85,7 @@ def demo(out: str | os.PathLike[str], *, quick: bool = False) -> Demo:
     log.info("%s: %d lines to read, none of which the model has seen", MANUSCRIPT, len(test), extra=BOLD)
     texts: dict[str, list[str]] = {}
     about: dict[str, Any] = {}
-    known = knowledge_of_model(resolve(DEFAULT_MODEL))
+    known = Automatic(knowledge_of_model(resolve(DEFAULT_MODEL)))
     ladder = Ladder(load_recognizer(DEFAULT_MODEL), test, known)
     for rung in RUNGS:
         if rung.corrected:

@@ -1,14 +1,12 @@
 """The ladder of one manuscript: what a reader may have, and what is read with it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fada.data.line import Line
-from fada.decoding.defaults import BEAM, certainty_of, weights_for
 from fada.decoding.emissions import Emissions
-from fada.decoding.evidence import Posterior, infer
+from fada.decoding.evidence import Automatic, Decision
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
@@ -63,54 +61,40 @@ class Ladder:
     Args:
         recognizer: as it is, or adapted already.
         lines: of one manuscript.
-        known: what is known of the domains it may be of; see :func:`fada.decoding.knowledge.knowledge_of_model`.
+        known: what is known of the domains it may be of.
     """
 
-    def __init__(self, recognizer: Recognizer, lines: Sequence[Line], known: Mapping[str, Knowledge]) -> None:
+    def __init__(self, recognizer: Recognizer, lines: Sequence[Line], known: Automatic) -> None:
         if not isinstance(recognizer, CTCRecognizer):
             raise FadaError("the rungs of the ladder are read from the emissions of a CTC model; this one has none.")
         self.emissions: Emissions = recognizer.emit(lines)
         self.known = known
-        self.certainty = certainty_of(self.emissions.log_probs)
 
     def read(self, rung: Rung, language: str) -> tuple[list[str], dict[str, Any]]:
         """The texts of the lines, and what was found and used."""
-        knowledge, about = self._known(rung.knowing, language)
-        weights = self._weights(rung.knowing, knowledge)
-        texts = BeamSearch(self.emissions, knowledge).choose(weights)
-        return texts, {**about, "certainty": round(self.certainty, 4), "weights": weights.name}
+        decision = self._decided(rung.knowing, language)
+        texts = BeamSearch(self.emissions, decision.knowledge).choose(decision.weights)
+        about: dict[str, Any] = {"certainty": round(decision.certainty, 4), "weights": decision.weights.name}
+        if decision.knowledge.name:
+            about |= {"knowledge": decision.knowledge.name, "characters": decision.knowledge.characters}
+        if (found := decision.posterior) is not None:
+            shares = zip(found.names, (round(p, 4) for p in found.probabilities), strict=True)
+            likely = {name: share for name, share in shares if share >= 0.01}
+            about |= {"inferred": str(found), "probabilities": likely, "bits": round(found.bits, 3)}
+        return texts, about
 
-    def language(self, code: str) -> Knowledge:
-        """What is known of a language, all its centuries together."""
-        if code in self.known:
-            return self.known[code]
-        parts = [known for known in self.known.values() if known.about.language == code]
-        if not parts:
-            raise FadaError(f"the model brings no knowledge of the language {code!r}, only {', '.join(self.known)}.")
-        mixed = Knowledge.mixture([(part, float(part.characters)) for part in parts], code)
-        return mixed.with_prior(parts[0].prior)
-
-    @cached_property
-    def inferred(self) -> Posterior:
-        """Which of the known domains the lines are of."""
-        return infer(self.emissions, self.emissions.log_probs, self.known)
-
-    def _known(self, knowing: Knowing, language: str) -> tuple[Knowledge | None, dict[str, Any]]:
+    def _decided(self, knowing: Knowing, language: str) -> Decision:
+        """What the lines are read with."""
         if knowing == "nothing":
-            return None, {}
+            return Automatic(given=Knowledge()).decide(self.emissions, self.emissions.log_probs)
         if knowing == "inferred":
-            best = self.inferred
-            names = dict(zip(best.names, (round(p, 4) for p in best.probabilities), strict=True))
-            likely = {name: p for name, p in names.items() if p >= 0.01}
-            return best.knowledge, {"inferred": str(best), "probabilities": likely, "bits": round(best.bits, 3)}
-        knowledge = self.language(OTHER if knowing == "other" else language)
-        return knowledge, {"knowledge": knowledge.name, "characters": knowledge.characters}
-
-    def _weights(self, knowing: Knowing, knowledge: Knowledge | None) -> Weights:
-        if knowledge is None:
-            return Weights(beam=BEAM)
+            return self.known.decide(self.emissions, self.emissions.log_probs)
+        code = OTHER if knowing == "other" else language
+        if code not in self.known.candidates:
+            raise FadaError(f"nothing is known of the language {code!r}, only of {', '.join(self.known.candidates)}.")
+        decision = self.known.decide(self.emissions, self.emissions.log_probs, code)
         if knowing == "equation":
-            return Weights(beam=BEAM, lam=LAM)
+            return replace(decision, weights=Weights(beam=decision.weights.beam, lam=LAM))
         if knowing == "frequencies":
-            return Weights(beam=BEAM, prior_weight=PRIOR_WEIGHT)
-        return weights_for(knowledge.characters, self.certainty)
+            return replace(decision, weights=Weights(beam=decision.weights.beam, prior_weight=PRIOR_WEIGHT))
+        return decision
