@@ -6,6 +6,7 @@ EXTRAS = {
     "fastapi": "serve",
     "fontTools": "synth",
     "gguf": "lipogram",
+    "kenlm": "kenlm",
     "matplotlib": "analysis",
     "optuna": "tune",
     "ot": "analysis",

@@ -110,6 +110,30 @@ def test_a_page_becomes_what_the_ending_says_with_the_place_of_every_word(
         assert len(found) == len(words)
 
 
+def test_words_join_what_is_found_out_of_a_document(model: Path, lines: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("le roi marc\nla reine dit\n" * 20, encoding="utf-8")
+    own = ("--text", tmp_path / "text.txt", "--hot-word", "artus", "--words-share", 0.6)
+    outputs = []
+    for name, options in {"a": own, "b": own[:2]}.items():
+        done = run("transcribe", model, lines, "--out", tmp_path / f"{name}.jsonl", *options)
+        assert done.exit_code == 0, done.output
+        outputs.append([json.loads(row)["score"] for row in (tmp_path / f"{name}.jsonl").read_text().splitlines()])
+    assert outputs[0] != outputs[1]
+    with pytest.raises(FadaError, match="each is a language model"):
+        run("transcribe", model, lines, "--out", tmp_path / "c.tsv", *own, "--lm", tmp_path / "lm.npz")
+
+
+def test_words_and_a_language_model_of_ones_own_take_part(model: Path, lines: Path, tmp_path: Path) -> None:
+    fada.CharNgram.train(["le roi", "la reine"], order=3).save(tmp_path / "lm.npz")
+    own = ("--lm", tmp_path / "lm.npz", "--lm-weight", 0.7, "--hot-word", "artus")
+    done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv", *own)
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "out.tsv.provenance.json").read_text(encoding="utf-8"))
+    assert (record["lm"], record["lm_weight"]) == ("global", "0.7")
+    with pytest.raises(FadaError, match="--lm-weight without a language model"):
+        run("transcribe", model, lines, "--out", tmp_path / "b.tsv", "--lm-weight", 1)
+
+
 @pytest.mark.parametrize("place", [".", "file.txt/e.npz"])
 def test_emitting_refuses_its_output_before_the_model_is_opened(lines: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file.txt").write_text("a file", encoding="utf-8")

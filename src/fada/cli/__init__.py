@@ -87,7 +87,7 @@ def _root(
     show_records()
 
 
-_SHARED = {"examples", "options", "output"}
+_SHARED = {"examples", "options", "output", "words"}
 for _module in sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED):
     importlib.import_module(f"{__name__}.{_module}").register(app)
 

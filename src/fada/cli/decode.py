@@ -11,6 +11,7 @@ import typer
 
 from fada.cli.options import KnowledgeOptions, with_knowledge
 from fada.cli.output import echo
+from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE, words_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ def decode(
     distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
     beam: int | None = typer.Option(None, "--beam", min=1, help="Hypotheses kept in the search. [5]"),
     nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line."),
-    lm: Path | None = typer.Option(None, "--lm", help="Character n-gram model: .npz of fada, or ARPA."),
-    lm_weight: float | None = typer.Option(None, "--lm-weight", min=0, help="Weight of the language model. [0.5]"),
+    lm: Path | None = LM,
+    lm_weight: float | None = LM_WEIGHT,
+    words: list[Path] = WORDS,
+    hot_word: list[str] = HOT_WORD,
+    words_share: float = WORDS_SHARE,
     prior_weight: float | None = typer.Option(
         None, "--prior-weight", help="Weight of log p_domain - log p_all per character. [0]"
     ),
@@ -70,7 +74,7 @@ def decode(
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions, domains_of_lines, with_references
     from fada.decoding.knowledge import Knowledge, built_in_knowledge, read_knowledge
-    from fada.decoding.lm import CharNgram
+    from fada.decoding.lm_files import read_lm
     from fada.decoding.weights import Weights
     from fada.distances import LAM
     from fada.targets.target_set import TargetSet
@@ -111,12 +115,15 @@ def decode(
     names: Sequence[str | None] = data.domains or [None] * len(data)
     if target_set is not None:
         names = domains_of_lines(data, domain, domains)
-    model = None if lm is None else CharNgram.load(lm) if lm.suffix == ".npz" else CharNgram.from_arpa(lm)
-    language = None
-    if weights.lm != "none" and model is None:
-        if not automatic:
-            knowledge = known.load(order=found_weights.lm_order, share=found_weights.lm_share)
-        language = [knowledge.lm_of(weights.lm, name) for name in names]
+    characters = "".join(symbol for number, symbol in enumerate(data.symbols) if number != data.blank)
+    if lm is not None:
+        knowledge, weights = Knowledge(global_lm=read_lm(lm, characters)), weights.model_copy(update={"lm": "global"})
+    elif weights.lm != "none" and not automatic:
+        knowledge = known.load(order=found_weights.lm_order, share=found_weights.lm_share)
+    if own_words := words_of(words, hot_word, words_share, characters):
+        decoding = own_words.joined(weights, knowledge)
+        knowledge, weights = decoding.knowledge, decoding.weights
+    language = None if weights.lm == "none" else [knowledge.lm_of(weights.lm, name) for name in names]
     decoder = CTCBeamDecoder(
         data.symbols,
         blank=data.blank,
@@ -124,8 +131,7 @@ def decode(
         lam=weights.lam,
         distance=weights.distance,
         scale=weights.scale,
-        lm=model,
-        lm_weight=weights.lm_weight if model is not None or language else 0.0,
+        lm_weight=weights.lm_weight if language else 0.0,
         prior=None if target_set is None else target_set.overall,
         prior_weight=weights.prior_weight,
         length_bonus=weights.length_bonus,

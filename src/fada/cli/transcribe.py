@@ -1,6 +1,7 @@
 """`fada transcribe`: from images or sound to text."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import typer
 
 from fada.cli.options import NO_DOMAIN, SHARD, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import echo
+from fada.cli.words import HOT_WORD, LM, LM_DEFAULT, LM_WEIGHT, WORDS, WORDS_SHARE, words_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -54,6 +56,11 @@ def transcribe(
     tuned: Path | None = typer.Option(
         None, "--tuned", help="Weights found by `fada tune`; what the four options above say goes first."
     ),
+    lm: Path | None = LM,
+    lm_weight: float | None = LM_WEIGHT,
+    words: list[Path] = WORDS,
+    hot_word: list[str] = HOT_WORD,
+    words_share: float = WORDS_SHARE,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
@@ -86,7 +93,20 @@ def transcribe(
     recognizer, lines = open_model(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
+    if lm is not None and known.says_text:
+        raise FadaError("--lm and --text or --knowledge: each is a language model, and one is used. Leave one out.")
     weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned)
+    if lm is not None and automatic is not None:
+        known = replace(known, knowledge="none")
+        weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned)
+    if lm is not None or lm_weight is not None:
+        weights, knowledge = _with_language(weights, knowledge, lm, lm_weight, automatic, recognizer)
+    if own_words := words_of(words, hot_word, words_share, recognizer.characters):
+        if automatic is None:
+            decoder = own_words.joined(weights, knowledge)
+            weights, knowledge = decoder.weights, decoder.knowledge
+        else:
+            automatic.words = own_words
     with nullcontext() if out else tempfile.TemporaryDirectory() as folder:
         target = out or Path(str(folder)) / "text.txt"
         summary = run(
@@ -153,8 +173,6 @@ def _decoder(
     --targets are added and which --lam alone replaces, else what the model knows of languages, else Eq. 2; in each,
     what was `asked` for holds.
     """
-    from dataclasses import replace
-
     from fada.decoding.evidence import Automatic
     from fada.decoding.knowledge import (
         Decoder,
@@ -211,6 +229,30 @@ def _decoder(
         (path for name in ("targets.json", "decoder/targets.json") if (path := Path(model) / name).is_file()), None
     )
     return weights, known.load(own, order=settings.lm_order, share=settings.lm_share), None
+
+
+def _with_language(
+    weights: "Weights",
+    knowledge: "Knowledge",
+    lm: Path | None,
+    lm_weight: float | None,
+    automatic: "Automatic | None",
+    recognizer: Any,
+) -> "tuple[Weights, Knowledge]":
+    """Weights and knowledge with the user's own weight, or language model in place of a stored one, which is said."""
+    from fada.decoding.lm_files import read_lm
+
+    if lm is None:
+        if automatic is not None:
+            automatic.asked["lm_weight"] = lm_weight
+        elif weights.lm == "none":
+            raise FadaError("--lm-weight without a language model: name one with --lm.")
+        return weights.change(lm_weight=lm_weight), knowledge
+    if weights.lm != "none":
+        echo(f"--lm replaces the language model of the decoder ({knowledge})", err=True)
+    weight = lm_weight if lm_weight is not None else weights.lm_weight or LM_DEFAULT
+    own = replace(knowledge, global_lm=read_lm(lm, recognizer.characters), domain_lms={})
+    return weights.change(lm="global", lm_weight=weight), own
 
 
 def open_model(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:

@@ -9,13 +9,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fada.decoding.defaults import certainty_of, weights_for
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
+
+if TYPE_CHECKING:
+    from fada.decoding.wordlist import Words
 
 LINES = 16
 """Lines of a document that are looked at."""
@@ -160,6 +163,7 @@ class Automatic:
             of these names is read with that; `la-13` is of the language `la`, if there is nothing of its own.
         given: knowledge for all documents, instead.
         asked: weights that hold whatever the document (`beam`, …).
+        words: lists of words that join the knowledge of every document.
     """
 
     def __init__(
@@ -167,8 +171,10 @@ class Automatic:
         candidates: Mapping[str, Knowledge] | None = None,
         given: Knowledge | None = None,
         asked: Mapping[str, Any] | None = None,
+        words: "Words | None" = None,
     ) -> None:
         self.candidates, self.given, self.asked = dict(candidates or {}), given, dict(asked or {})
+        self.words = words
         self._mixtures: dict[tuple[Any, ...], Knowledge | None] = {}
 
     def decide(self, recognizer: HasAlphabet, log_probs: Sequence[np.ndarray], domain: str | None = None) -> Decision:
@@ -207,10 +213,14 @@ class Automatic:
         if weights.guided:  # λ takes from the recogniser what it gives to the distance: the others give as much
             shared = ("lm_weight", "prior_weight", "length_bonus")
             weights = weights.change(**{name: weights.lam * getattr(weights, name) for name in shared})
+        if self.words is not None:
+            decoder = self.words.joined(weights, known)
+            weights, known = decoder.weights, decoder.knowledge
         return Decision(weights, known, certainty, found)
 
     def fingerprint(self) -> str:
         """Changes when anything in here changes."""
         known = {**self.candidates, **({} if self.given is None else {"": self.given})}
         parts = [[name, one.fingerprint(), one.characters] for name, one in sorted(known.items())]
-        return hashlib.sha256(json.dumps([parts, self.asked], sort_keys=True).encode()).hexdigest()[:16]
+        asked = self.asked if self.words is None else {**self.asked, "words": self.words.fingerprint()}
+        return hashlib.sha256(json.dumps([parts, asked], sort_keys=True).encode()).hexdigest()[:16]

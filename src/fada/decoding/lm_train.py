@@ -301,7 +301,7 @@ def read_arpa(path: Path, space: str | None) -> Component:
     spelling.update({w: number_of[c] for w, c in characters.items()})
     spelling["<s>"] = len(vocabulary) + 2
     coded = [{tuple(spelling[w] for w in words): v for words, v in level.items()} for level in grams]
-    return _from_grams(vocabulary, coded)
+    return from_grams(vocabulary, coded)
 
 
 def _backed_off(
@@ -318,7 +318,7 @@ def _backed_off(
     return value + arcs[context][c]
 
 
-def _from_grams(vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], tuple[float, float]]]) -> Component:
+def from_grams(vocabulary: tuple[str, ...], grams: list[dict[tuple[int, ...], tuple[float, float]]]) -> Component:
     """The automaton of back-off n-grams given as (log-probability, log back-off weight)."""
     identities = len(vocabulary) + 2
     floor = -100 * math.log(10)

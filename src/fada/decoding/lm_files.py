@@ -1,0 +1,110 @@
+"""Language models of other programs: ARPA files and KenLM binaries of characters, as a model that the search walks."""
+
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fada.common.say import progress_bar
+from fada.decoding.lm import CharNgram
+from fada.decoding.lm_train import END, UNKNOWN, from_grams
+from fada.errors import FadaError, missing_extra
+
+_MAGIC = b"mmap lm http://kheafield.com/code"
+_SPACES = ("<space>", "▁", "<sp>", "|")
+_LN10 = math.log(10)
+_NO_WORD = "\ufffe no word of any model"
+
+
+def is_kenlm(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a binary that KenLM's ``build_binary`` wrote."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def read_lm(path: str | os.PathLike[str], characters: Iterable[str]) -> CharNgram:
+    """A language model from a file: ours (``.npz``), a KenLM binary, or ARPA, also gzipped.
+
+    Args:
+        characters: all that the recogniser can write; for KenLM binaries.
+    """
+    if Path(path).suffix.lower() == ".npz":
+        return CharNgram.load(path)
+    return read_kenlm(path, characters) if is_kenlm(path) else CharNgram.from_arpa(path)
+
+
+def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str], space: str | None = None) -> CharNgram:
+    """A KenLM binary whose words are single characters, exactly as it scores the given characters.
+
+    A binary cannot be listed. But it says how long an n-gram it used for a character after a context, so its n-grams
+    are found by asking for every character after every context that occurs: about a million questions in a second.
+
+    Args:
+        characters: those that are asked for; all others are unknown ones.
+        space: the word that stands for a space; by default one of ``<space> ▁ <sp> |`` if the model has one.
+    """
+    try:
+        import kenlm
+    except ModuleNotFoundError:
+        raise missing_extra("kenlm", "kenlm", f"{path}: a KenLM binary") from None
+    try:
+        model = kenlm.Model(os.fspath(Path(path)))
+    except (OSError, RuntimeError) as error:
+        raise FadaError(f"{path}: not read by KenLM ({error}). Give the ARPA file that it was built from.") from None
+    space = space or next((one for one in _SPACES if one in model), None)
+    asked = {c: (space or "") if c == " " else c for c in sorted({*"".join(characters)})}
+    words = {c: word for c, word in asked.items() if word and word in model}
+    letters = [c for c in words if not c.isspace()]
+    if not letters:
+        raise FadaError(
+            f"{path}: a language model in which none of the recogniser's characters is a word. It is probably one of "
+            "words; expected one of characters, trained on text with spaces between them and <space> for a space."
+        )
+    vocabulary = tuple(words)
+    names = {END: "</s>", **{number + 2: words[c] for number, c in enumerate(vocabulary)}}
+    return CharNgram([from_grams(vocabulary, _grams(model, names, len(vocabulary) + 2))])
+
+
+def _grams(model: Any, names: dict[int, str], start: int) -> list[dict[tuple[int, ...], tuple[float, float]]]:
+    """All n-grams of the named words with log-probability and back-off weight; `start` begins a line."""
+    import kenlm
+
+    def state_of(context: tuple[int, ...]) -> Any:
+        state = kenlm.State()
+        begins = context[:1] == (start,)
+        (model.BeginSentenceWrite if begins else model.NullContextWrite)(state)
+        for number in context[begins:]:
+            state, before = kenlm.State(), state
+            model.BaseScore(before, names[number], state)
+        return state
+
+    def score(state: Any, number: int) -> Any:
+        return model.BaseFullScore(state, names.get(number, _NO_WORD), kenlm.State())
+
+    grams: list[dict[tuple[int, ...], tuple[float, float]]] = [{} for _ in range(model.order)]
+    grams[0][UNKNOWN,] = (_LN10 * score(state_of(()), UNKNOWN).log_prob, 0.0)
+    grams[0][start,] = (-100 * _LN10, 0.0)
+    contexts: list[tuple[int, ...]] = [()]
+    with progress_bar() as progress:
+        for length in range(model.order):
+            further: list[tuple[int, ...]] = [(start,)] if length == 0 and model.order > 1 else []
+            for context in progress.track(contexts, description=f"reading KenLM, {length + 1}-grams"):
+                state, unseen = state_of(context), UNKNOWN
+                for number in names:
+                    found = score(state, number)
+                    if found.ngram_length == length + 1:
+                        grams[length][*context, number] = (_LN10 * found.log_prob, 0.0)
+                        if number != END and length + 1 < model.order:
+                            further.append((*context, number))
+                    else:
+                        unseen = number
+                if context:
+                    weight = score(state, unseen).log_prob - score(state_of(context[1:]), unseen).log_prob
+                    value, _ = grams[length - 1][context]
+                    grams[length - 1][context] = (value, _LN10 * weight)
+            contexts = further
+    return grams
