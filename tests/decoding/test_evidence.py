@@ -8,7 +8,7 @@ import pytest
 
 from fada.decoding.defaults import certainty_of, weights_for
 from fada.decoding.evidence import Automatic, infer
-from fada.decoding.knowledge import Knowledge, read_knowledge
+from fada.decoding.knowledge import Knowledge, load_knowledge, read_knowledge
 from fada.decoding.weights import Weights
 from fada.text.alphabet import Alphabet
 from tests.support.ink import written
@@ -64,6 +64,17 @@ def test_two_languages_that_explain_a_page_equally_are_mixed(known: Mapping[str,
 def test_a_century_is_no_candidate_beside_its_language(known: Mapping[str, Knowledge]) -> None:
     found = infer(ALPHABET, page(LATIN), {**known, "la-13": read_knowledge("la-13")})
     assert "la-13" not in found.names
+
+
+def test_a_century_that_is_told_is_read_within_its_language(known: Mapping[str, Knowledge]) -> None:
+    century = read_knowledge("la-13")
+    told = Automatic({**known, "la-13": century}).decide(ALPHABET, page(LATIN), "la-13")
+    mixed = some(known["la"].global_lm).interpolate(some(century.global_lm), 0.3)
+    assert some(told.knowledge.global_lm).log_prob("et deus") == pytest.approx(mixed.log_prob("et deus"))
+    assert told.knowledge.name == "la-13"
+    assert told.weights == Automatic(known).decide(ALPHABET, page(LATIN), "la").weights
+    given = load_knowledge(stored="la-13")
+    assert some(given.global_lm).log_prob("et deus") == pytest.approx(mixed.log_prob("et deus"))
 
 
 def test_a_decision_is_the_same_when_it_is_taken_up_again(known: Mapping[str, Knowledge]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fada.data.line import Line, LineSet
 from fada.decoding.evidence import Automatic
 from fada.decoding.knowledge import Knowledge, read_knowledge
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs import journal
 from fada.jobs.merge import merge
@@ -89,6 +91,20 @@ def test_a_text_that_does_not_fit_is_used_and_said(tmp_path: Path) -> None:
     assert any("read unlike the text" in note for note in done.notes)
     done = read(tmp_path / "latin.tsv", Automatic(given=given), lines_of(LATIN, "bible"))
     assert not any("read unlike" in note for note in done.notes)
+
+
+def test_a_stored_decoder_of_another_language_is_told(tmp_path: Path) -> None:
+    french: dict[str, object] = {"weights": Weights(lm="global", lm_weight=0.2), "knowledge": read_knowledge("fr")}
+    latin = read(tmp_path / "latin.tsv", None, lines_of(LATIN, "bible"), **french)
+    assert any("--knowledge la reads with that" in note for note in latin.notes)
+    own = read(tmp_path / "french.tsv", None, lines_of(FRENCH, "graal"), **french)
+    assert not any("--knowledge" in note for note in own.notes)
+
+
+def test_a_domain_of_which_nothing_is_known_is_told(tmp_path: Path, automatic: Automatic) -> None:
+    lines = [replace(line, domain="14") for line in lines_of(LATIN, "bible")]
+    done = read(tmp_path / "out.tsv", automatic, lines)
+    assert any("nothing is known of the domain 14 (known: la, fr, it)" in note for note in done.notes)
 
 
 def test_a_model_that_writes_word_parts_has_no_language_model(tmp_path: Path) -> None:

@@ -93,12 +93,13 @@ def transcribe(
     recognizer, lines = open_model(model, inputs, threads, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
+    domains = any(value is not None for name, value in source.items() if name.startswith("domain"))
     if lm is not None and known.says_text:
         raise FadaError("--lm and --text or --knowledge: each is a language model, and one is used. Leave one out.")
-    weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned)
+    weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned, domains)
     if lm is not None and automatic is not None:
         known = replace(known, knowledge="none")
-        weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned)
+        weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned, domains)
     if lm is not None or lm_weight is not None:
         weights, knowledge = _with_language(weights, knowledge, lm, lm_weight, automatic, recognizer)
     if own_words := words_of(words, hot_word, words_share, recognizer.characters):
@@ -168,6 +169,7 @@ def _decoder(
     asked: dict[str, Any],
     known: KnowledgeOptions,
     tuned: Path | None,
+    domains: bool,
 ) -> "tuple[Weights, Knowledge, Automatic | None]":
     """The decoder named by --tuned, else of --text or --knowledge, else the one stored with the model, to which
     --targets are added and which --lam alone replaces, else what the model knows of languages, else Eq. 2; in each,
@@ -207,7 +209,7 @@ def _decoder(
         and not plain
         and (targets or not {"lam", "scale"} & {*asked})
     ):
-        candidates = knowledge_of_model(model)
+        candidates = knowledge_of_model(model, centuries=domains)
         if known.knowledge == "auto":
             candidates = candidates or {name: read_knowledge(path) for name, path in built_in_knowledge().items()}
         if candidates:

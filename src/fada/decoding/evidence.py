@@ -186,7 +186,7 @@ class Automatic:
             domain: of the document, if it is known.
         """
         certainty = certainty_of(log_probs)
-        known = self.given or self.candidates.get(domain or "") or self.candidates.get((domain or "").partition("-")[0])
+        known = self.given or self._told(domain)
         if known is not None:
             return self._decision(known, certainty, None)
         return self._found(infer(recognizer, log_probs, self.candidates), certainty)
@@ -195,11 +195,18 @@ class Automatic:
         """The decision that was recorded."""
         if record["posterior"] is None:
             name = record["knowledge"]
-            return self._decision(self.given or self.candidates.get(name) or Knowledge(), record["certainty"], None)
+            return self._decision(self.given or self._told(name) or Knowledge(), record["certainty"], None)
         names, probabilities, bits, fits = record["posterior"]
         knowledge = _mixed(self.candidates, names, probabilities) if fits else None
         found = Posterior(tuple(names), tuple(probabilities), bits, fits, knowledge)
         return self._found(found, record["certainty"])
+
+    def _told(self, domain: str | None) -> Knowledge | None:
+        """What is known of a domain that was told: a century within its language, or the language."""
+        own, language = (self.candidates.get(name) for name in ((domain or ""), (domain or "").partition("-")[0]))
+        if own is None or language is None or own.about.century is None:
+            return own or language
+        return self._mixtures.setdefault((domain,), own.within(language))
 
     def _found(self, found: Posterior, certainty: float) -> Decision:
         """Documents with the same mixture share it, so that its automaton is made once."""

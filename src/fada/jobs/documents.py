@@ -12,6 +12,8 @@ import numpy as np
 from fada.data.crop import PageCrop
 from fada.data.line import Line, LineSet
 from fada.decoding.evidence import LINES, SLACK, Automatic, Decision
+from fada.decoding.knowledge import built_in_knowledge, read_about, read_knowledge
+from fada.decoding.lm import CharNgram
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from fada.models.ctc import CTCRecognizer
     from fada.models.recognizer import Recognizer
 
+MUCH = 0.5
+"""Bits per character by which another language must tell better to be named."""
 READ_WITH: Final = "read_with"
 """In the first row of each document: what it is read with."""
 
@@ -111,6 +115,11 @@ class Documents:
         notes = []
         if any(decision.posterior is not None and decision.knowledge.name for decision in found):
             notes.append(f"read as {self.told()}; --domain tells it, --knowledge none reads without")
+        named = sorted({domain for row in rows.values() if (domain := row.get("domain")) is not None})
+        if named and any(decision.posterior is not None for decision in found):
+            notes.append(
+                f"nothing is known of the domain {', '.join(named)} (known: {known}): the language was found out"
+            )
         if lost := sum(decision.posterior is not None and not decision.posterior.fits for decision in found):
             which = "this document" if len(found) == 1 else f"{lost} of {len(found)} documents"
             notes.append(
@@ -129,8 +138,30 @@ class Documents:
 
 def _bits(automatic: Automatic, rows: Mapping[str, Row]) -> float | None:
     """Bits per character of what was read, under the given language model."""
-    model = None if automatic.given is None else automatic.given.global_lm
-    texts = [text for row in islice(rows.values(), 4 * LINES) if (text := row.get("text"))]
-    if model is None or not texts:
-        return None
+    model, texts = None if automatic.given is None else automatic.given.global_lm, _texts(rows)
+    return None if model is None or not texts else _bits_under(model, texts)
+
+
+def other_language(model: CharNgram, rows: Mapping[str, Row]) -> list[str]:
+    """A note if what was read with this language model is better told by that of a language that comes with fada."""
+    texts = _texts(rows)
+    built_in = {name: path for name, path in built_in_knowledge().items() if read_about(path).century is None}
+    if not texts or not built_in:
+        return []
+    own = _bits_under(model, texts)
+    others = {name: read_knowledge(path).global_lm for name, path in built_in.items()}
+    bits, name = min((_bits_under(other, texts), name) for name, other in others.items() if other is not None)
+    if own - bits < MUCH:
+        return []
+    return [
+        f"the lines read like {name} ({bits:.1f} bits for a character), not like what the decoder was made for "
+        f"({own:.1f}): --knowledge {name} reads with that, --knowledge none without"
+    ]
+
+
+def _texts(rows: Mapping[str, Row]) -> list[str]:
+    return [text for row in islice(rows.values(), 4 * LINES) if (text := row.get("text"))]
+
+
+def _bits_under(model: CharNgram, texts: Sequence[str]) -> float:
     return float(-sum(map(model.log_prob, texts)) / np.log(2) / sum(map(len, texts)))

@@ -20,7 +20,7 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.batches import batches, in_parts
-from fada.jobs.documents import Documents
+from fada.jobs.documents import Documents, other_language
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.shards import Shard, Share
 from fada.models.folders import is_model_folder, resolve
@@ -138,6 +138,8 @@ def transcribe(
         own = Counter[str]()
         told = str(knowledge) if documents is None else documents.told()
         details = {"domains": ", ".join(sorted(named)) or None, "knowledge": told}
+        if documents is None and weights.lm != "none" and knowledge.global_lm is not None:
+            notes = [*other_language(knowledge.global_lm, journal.rows), *notes]
         if documents is not None:
             notes = [*documents.notes(journal.rows), *notes]
             weights = documents.weights or weights

@@ -13,7 +13,8 @@ import numpy as np
 from fada.data.line import Line
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
-from fada.decoding.knowledge import Knowledge
+from fada.decoding.evidence import LINES, Automatic
+from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.decoding.search import BeamSearch, Search
 from fada.errors import FadaError
 from fada.models.recognizer import Recognizer
@@ -30,6 +31,7 @@ class CTCRecognizer(Recognizer):
     kind = "ctc"
     symbols: tuple[str, ...]
     blank: int
+    _automatic: Automatic | None = None
 
     @property
     def characters(self) -> str:
@@ -115,6 +117,16 @@ class CTCRecognizer(Recognizer):
     ) -> Search:
         """Beam search over the emissions of lines."""
         return BeamSearch(self.emit(lines, batch_size=batch_size), knowledge, threads)
+
+    def _read(self, lines: Sequence[Line], batch_size: int, decoder: Decoder | None) -> list[str]:
+        """By a stored decoder; else the lines, as one document, with what the model knows of languages."""
+        if self._automatic is None:
+            self._automatic = Automatic({} if self.folder is None else knowledge_of_model(self.folder, centuries=False))
+        if decoder is not None or not lines or not self._automatic.candidates:
+            return super()._read(lines, batch_size, decoder)
+        emissions = self.emit(lines, batch_size=batch_size)
+        decision = self._automatic.decide(self, emissions.log_probs[:LINES], lines[0].domain)
+        return BeamSearch(emissions, decision.knowledge).choose(decision.weights)
 
     def _transcribe(self, lines: Sequence[Line], batch_size: int, **options: Any) -> list[str]:
         """`options` are those of :class:`fada.CTCBeamDecoder`."""

@@ -72,9 +72,14 @@ class Recognizer(ABC):
         if options:
             texts = self._transcribe(given, batch_size, **options)
         else:
-            decoder = (self.folder and Decoder.of_model(self.folder)) or Decoder(Weights(), Knowledge())
-            texts = self.search(given, decoder.knowledge, batch_size=batch_size).choose(decoder.weights)
+            stored = None if self.folder is None else Decoder.of_model(self.folder)
+            texts = self._read(given, batch_size, stored)
         return texts if several else texts[0]
+
+    def _read(self, lines: Sequence[Line], batch_size: int, decoder: Decoder | None) -> list[str]:
+        """The texts of lines by a stored decoder, else plainly."""
+        decoder = decoder or Decoder(Weights(), Knowledge())
+        return self.search(lines, decoder.knowledge, batch_size=batch_size).choose(decoder.weights)
 
     @abstractmethod
     def _transcribe(self, lines: Sequence[Line], batch_size: int, **options: Any) -> list[str]:
