@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
+	$(BIN)/fada warm
 	$(BIN)/fada demo
 
 serve: $(STAMP)

@@ -34,5 +34,6 @@ EXAMPLES = {
     "train": "fada train --data lines.parquet --domain-column domain --lam 0.5 --out runs/a",
     "transcribe": "fada transcribe line.png --domain 14",
     "tune": "fada tune runs/a",
+    "warm": "fada warm",
     "worth": "fada worth medieval lines/",
 }

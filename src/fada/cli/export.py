@@ -13,8 +13,9 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    run: Path = typer.Argument(..., help="Run folder, finished."),
-    out: Path = typer.Option(..., "--out", "-o", help="The model folder to write."),
+    run: Path = typer.Argument(..., help="Run folder, finished; with --onnx also a model folder or built-in model."),
+    out: Path = typer.Option(..., "--out", "-o", help="The model folder to write; with --onnx, the file."),
+    onnx: bool = typer.Option(False, "--onnx", help="Write the network of a C-RNN as one ONNX file instead."),
     title: str | None = typer.Option(None, "--title", help="Title of the model card."),
     licence: str | None = typer.Option(None, "--licence", help="Licence of the model; it follows from its data."),
     credits_file: Path | None = typer.Option(
@@ -27,8 +28,15 @@ def export(
     """Write a model folder to share: half-precision weights, a model card; of CTC models also targets and a decoder.
 
     The decoder (language model, prior correction) is trained on the run's training text and tuned on its validation
-    lines; `fada transcribe FOLDER …` uses it unless told otherwise.
+    lines; `fada transcribe FOLDER …` uses it unless told otherwise. With --onnx the network becomes one file for
+    other programs; fada itself reads model folders without torch as they are.
     """
+    if onnx:
+        from fada.models.registry import export_onnx
+
+        export_onnx(run, out)
+        echo(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
+        return
     from fada.runs.export import export as write
 
     folder = write(run, out, title=title, licence=licence, credits_file=credits_file, data=data, order=order, beam=beam)

@@ -110,6 +110,20 @@ def load_network(name: str | os.PathLike[str]) -> "Network":
     return _load(name, (), (), None, "ignore")
 
 
+def export_onnx(name: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
+    """Write the network of a C-RNN, named as in :func:`load_recognizer`, as one ONNX file."""
+    from fada.models.reader import can_read, write_onnx
+
+    path = _place(name)
+    with _sound_files(path):
+        found = configuration(path).get("model_type")
+        if found != "fada-crnn" or not can_read(path):
+            raise FadaError(
+                f"{name}: a model of type {found!r}, expected the folder of a C-RNN, which alone is written."
+            )
+        write_onnx(path, out)
+
+
 def _place(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """The model folder; a name of the hub stays as it is written: it has forward slashes on every system."""
     path = resolve(name)

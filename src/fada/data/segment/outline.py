@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from fada.data.segment.rows import Curve, Row
 
@@ -24,6 +23,8 @@ _COARSE = 4
 
 def ink_of(page: NDArray[np.uint8], height: float) -> NDArray[np.float32]:
     """How much darker than its surroundings each pixel of a grey page is, 0 to 1; `height`: of a core."""
+    from scipy import ndimage
+
     grey = page.astype(np.float32)
     coarse = ndimage.percentile_filter(grey[::_COARSE, ::_COARSE], 80, size=max(3, int(4 * height / _COARSE)))
     paper = np.repeat(np.repeat(coarse, _COARSE, 0), _COARSE, 1)[: grey.shape[0], : grey.shape[1]]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 Mask = NDArray[np.bool_]
 Map = NDArray[np.float32]
@@ -75,6 +74,8 @@ def find_rows(text: Map) -> tuple[list[Row], float, float]:
 
 
 def _pieces(text: Map) -> tuple[list[Row], float]:
+    from scipy import ndimage
+
     labels, _ = ndimage.label(text > THRESHOLD, structure=_CONNECTED)
     found = [(labels[box] == number, box) for number, box in enumerate(ndimage.find_objects(labels), 1)]
     found = [(mask, box) for mask, box in found if mask.sum() >= SMALLEST]
@@ -87,6 +88,8 @@ def _pieces(text: Map) -> tuple[list[Row], float]:
 
 def _split(mask: Mask, text: Map, top: int, left: int, height: float, threshold: float = THRESHOLD) -> list[Row]:
     """The row that a piece is; where it reaches over two lines, the rows that remain at a higher threshold."""
+    from scipy import ndimage
+
     rows = mask.shape[0]
     extent = rows - np.argmax(mask[::-1], 0) - np.argmax(mask, 0)
     if np.mean(extent > 1.9 * height) > 0.12 and mask.shape[1] > 2 * height and threshold < _HIGHEST:
@@ -104,6 +107,8 @@ def _split(mask: Mask, text: Map, top: int, left: int, height: float, threshold:
 
 
 def _smooth(values: Curve, width: float) -> Curve:
+    from scipy import ndimage
+
     return ndimage.uniform_filter1d(values, max(1, min(int(width), len(values))), mode="nearest")
 
 
