@@ -19,7 +19,7 @@ from fada.data.synthetic.set import make_synthetic
 
 REPOSITORY = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-c", "from fada.cli import main; main()", "transcribe"]
-LINES = 200
+LINES = 100
 
 
 def rows(options: Options) -> Iterator[Row]:
