@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 
 from fada._version import __version__
 from fada.errors import FadaError
-from fada.serve import reading
-from fada.serve.api import documents, jobs, knowledge, lines, system
+from fada.serve import adapting, reading
+from fada.serve.api import documents, explore, jobs, knowledge, lines, system
 from fada.serve.api.docs import documentation
 from fada.serve.desk import Desk, MissingError, OutdatedError
 from fada.serve.guard import Guard
@@ -45,6 +45,8 @@ def create_app(desk: Desk, *, token: str | None = None, hosts: frozenset[str] = 
         hosts: names of the server, besides `localhost` and addresses in numbers.
     """
 
+    desk.jobs.register("adapt", lambda job: adapting.adapt(desk, job))
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         desk.jobs.start()
@@ -62,7 +64,7 @@ def create_app(desk: Desk, *, token: str | None = None, hosts: frozenset[str] = 
         openapi_url="/openapi.json",
     )
     app.state.desk = desk
-    for module in (system, documents, lines, knowledge, jobs):
+    for module in (system, documents, lines, knowledge, explore, jobs):
         app.include_router(module.router, prefix="/api")
     app.get("/api/openapi.json", include_in_schema=False)(lambda: JSONResponse(app.openapi()))
     for path in ("/docs", "/api/docs"):

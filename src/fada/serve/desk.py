@@ -5,23 +5,29 @@ import json
 import shutil
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fada.data.crop import PageCrop
+from fada.decoding.evidence import LINES
 from fada.errors import FadaError
 from fada.serve import shapes
 from fada.serve.events import Events
 from fada.serve.jobs import QUICK, Jobs, Running, WorkerLostError
-from fada.serve.knowledge import Chosen, Known
+from fada.serve.knowledge import Chosen, Known, looked_at
 from fada.serve.project import Limits, Project
 from fada.serve.reading import Reader, Reading, completed_draft
 from fada.serve.store import Row, insert, now, update
 
 _AT_ONCE = 16
 """Lines that are read, or decoded, before what was found is stored."""
+_TELL = 0.5
+"""Seconds after which what was read meanwhile is stored and told."""
+_LOOKS = (0, 3)
+"""Pages after which the domain of a new document is looked for; once more after the last."""
 _KNOWN = 8
 """Documents whose knowledge is kept in memory."""
 
@@ -363,12 +369,19 @@ class Desk:
                 return self._known[document]
             wanted = self.store.rows("SELECT name, text FROM texts WHERE document = ? ORDER BY id", document)
             chosen = Chosen.of(json.loads(row["knowledge"]))
-            known = Known(self.project.model(row["model"]), {one["name"]: one["text"] for one in wanted}, chosen, beam)
-            symbols, blank = self.alphabet(row["model"])
-            self._known[document] = key, known, known.decoder(symbols, blank)
+            given = {one["name"]: one["text"] for one in wanted}
+            known = Known(self.project.model(row["model"]), given, chosen, self._plain_readings(document), beam)
+            self._known[document] = key, known, known.reader(*self.alphabet(row["model"]))
             while len(self._known) > _KNOWN:
                 self._known.popitem(last=False)
             return self._known[document]
+
+    def _plain_readings(self, document: int) -> list[str]:
+        query = (
+            "SELECT json_extract(reading, '$.plain') AS plain FROM lines JOIN pages ON pages.id = lines.page "
+            "WHERE pages.document = ? LIMIT 2000"
+        )
+        return [row["plain"] or "" for row in self.store.rows(query, document)]
 
     def alphabet(self, model: str) -> tuple[tuple[str, ...], int]:
         """The classes of a model; only a blank until it has read something, and for models that write tokens."""
@@ -442,8 +455,37 @@ class Desk:
             except FadaError as error:
                 problems.append(f"{page['name']}: {error}")
                 self._set_page(page["id"], "failed", _short(str(error)))
+            if done in _LOOKS or done == len(pages) - 1:
+                self.look(job, document["id"])
         job.tell(len(pages), len(pages), force=True)
         return {"document": document["id"], "pages": len(pages), "problems": problems[:100]}
+
+    def look(self, job: Running, number: int) -> None:
+        """Find out which domain a document is of, from what was read of it; if that changes, decode it again."""
+        document = self.document(number)
+        before = Chosen.of(json.loads(document["knowledge"]))
+        rows = self.emitted(number)
+        chosen = (
+            [rows[i] for i in sorted({round(i * (len(rows) - 1) / (LINES - 1)) for i in range(LINES)})] if rows else []
+        )
+        lines = [e for row in chosen if (e := self.project.emission(number, row["emission"])) is not None and len(e)]
+        model = self.project.model(document["model"])
+        after = looked_at(before, model, *self.alphabet(document["model"]), lines)
+        if after == before:
+            return
+        names = [[name for name, _ in one.inferred or ()] for one in (before, after)]
+        self.store.write(lambda connection: update(connection, "documents", number, {"knowledge": after.to_dict()}))
+        if before.inferred is None or names[0] != names[1]:
+            self._decode(job, self.document(number), rows)
+
+    def emitted(self, document: int, first: int = 0) -> list[Row]:
+        """The lines of a document that have emissions, those of the page `first` before all others."""
+        return self.store.rows(
+            "SELECT lines.id, lines.page, lines.emission FROM lines JOIN pages ON pages.id = lines.page "
+            "WHERE pages.document = ? AND lines.emission != '' ORDER BY lines.page != ?, pages.number, lines.place",
+            document,
+            first,
+        )
 
     def _find_pages(self, job: Running, document: Row, problems: list[str]) -> None:
         folder = self.project.source(document["id"])
@@ -494,8 +536,11 @@ class Desk:
             )
             lines = self.lines_of(page["id"])
             self.tell_page(page["id"])
-        self._emit(job, document, lines)
-        self._set_page(page["id"], "read")
+        problems = self.emit(job, document, lines)
+        if problems and len(problems) == len(lines):
+            raise FadaError(problems[0])
+        told = f"{len(problems)} lines could not be read: {problems[0]}" if problems else ""
+        self._set_page(page["id"], "read", _short(told))
 
     def _set_page(self, page: int, state: str, message: str = "") -> None:
         values = {"state": state, "message": message}
@@ -506,11 +551,16 @@ class Desk:
         """Read lines whose outline changed."""
         document = self.document(job.document or 0)
         lines = [row for n in job.asked["lines"] if (row := self.store.row("SELECT * FROM lines WHERE id = ?", n))]
-        self._emit(job, document, lines)
+        self.emit(job, document, lines)
         return {"lines": [line["id"] for line in lines]}
 
-    def _emit(self, job: Running, document: Row, lines: Sequence[Row]) -> None:
-        """Run the network over lines, then decode them; a few at a time, so that they appear as they are read."""
+    def emit(self, job: Running, document: Row, lines: Sequence[Row]) -> list[str]:
+        """Run the network over lines, then decode them; a few at a time, so that they appear as they are read.
+
+        Returns:
+            What was wrong with lines that cannot be read.
+        """
+        problems: list[str] = []
         model = document["model"]
         folder = self.project.folder / "emissions" / str(document["id"])
         pages = {number: self.page(number) for number in {line["page"] for line in lines}}
@@ -535,18 +585,33 @@ class Desk:
                         "audio": str(self.project.source(document["id"]) / audio) if audio else None,
                     }
                 )
-            texts: dict[int, Reading] = {}
-            if asked:
-                where = {"model": self.project.model(model), "out": str(folder), "beam": self.beam}
-                for answer in job.run("read", lines=asked, **where):
-                    if "alphabet" in answer:
-                        self._keep_alphabet(model, answer["alphabet"])
-                    elif "emission" in answer:
-                        emissions[answer["line"]] = answer["emission"]
-                    elif "text" in answer:
-                        text = answer["text"]
-                        texts[answer["line"]] = Reading(text, text, alternatives=[(text, 0.0)])
-            self._store_readings(document, emissions, texts)
+            self._store_readings(document, emissions, {})
+            for answers in self._answers(job, model, folder, asked):
+                texts = {answer["line"]: answer["text"] for answer in answers if "text" in answer}
+                self._store_readings(
+                    document,
+                    {answer["line"]: answer["emission"] for answer in answers if "emission" in answer},
+                    {number: Reading(text, text, alternatives=[(text, 0.0)]) for number, text in texts.items()},
+                )
+                problems += [answer["problem"] for answer in answers if "problem" in answer]
+        return problems
+
+    def _answers(self, job: Running, model: str, folder: Path, asked: list[Any]) -> Iterator[list[Any]]:
+        """What a worker reads in lines, as it comes: all that came in the last half second."""
+        if not asked:
+            return
+        where = {"model": self.project.model(model), "out": str(folder), "beam": self.beam}
+        waiting: list[Any] = []
+        told = time.monotonic()
+        for answer in job.run("read", lines=asked, **where):
+            if "alphabet" in answer:
+                self._keep_alphabet(model, answer["alphabet"])
+            else:
+                waiting.append(answer)
+            if waiting and time.monotonic() - told > _TELL:
+                yield waiting
+                waiting, told = [], time.monotonic()
+        yield waiting
 
     @staticmethod
     def emission_name(line: Row, page: Row, model: str) -> str:
@@ -594,18 +659,17 @@ class Desk:
     def _read_again(self, job: Running) -> dict[str, Any]:
         """Decode a document from its emissions, the open page first."""
         document = self.document(job.document or 0)
-        rows = self.store.rows(
-            "SELECT lines.id, lines.page, lines.emission FROM lines JOIN pages ON pages.id = lines.page "
-            "WHERE pages.document = ? AND lines.emission != '' ORDER BY lines.page != ?, pages.number, lines.place",
-            document["id"],
-            job.asked.get("page") or 0,
-        )
+        rows = self.emitted(document["id"], job.asked.get("page") or 0)
+        self._decode(job, document, rows)
+        return {"document": document["id"], "lines": len(rows)}
+
+    def _decode(self, job: Running, document: Row, rows: Sequence[Row]) -> None:
+        """Decode lines from their emissions."""
         for done in range(0, len(rows), _AT_ONCE):
             job.check()
             job.tell(done, len(rows))
             self._store_readings(document, {r["id"]: r["emission"] for r in rows[done : done + _AT_ONCE]}, {})
         job.tell(len(rows), len(rows), force=True)
-        return {"document": document["id"], "lines": len(rows)}
 
     # --- documents ----------------------------------------------------------------------------------------------------
 

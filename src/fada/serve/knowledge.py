@@ -1,40 +1,109 @@
 """What is known of a document, as its decoder takes it: the model's own, texts that were dropped, targets by hand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fada.decoding.ctc import CTCBeamDecoder
-from fada.decoding.knowledge import Decoder, Knowledge
+from fada.decoding.defaults import certainty_of, weights_for
+from fada.decoding.evidence import infer
+from fada.decoding.knowledge import (
+    Decoder,
+    Knowledge,
+    built_in_knowledge,
+    knowledge_of_model,
+    read_knowledge,
+    training_text_of,
+)
 from fada.decoding.lm import CharNgram
-from fada.decoding.weights import Weights
+from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.models.folders import resolve
 from fada.serve.reading import Reader
 from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
+from fada.text.alphabet import Alphabet
+from fada.text.normalizer import TextNormalizer
 
 UNKNOWN = "unknown"
 EDITED = 0.99
 """λ at most where frequencies were edited: with λ = 1 no target acts at all."""
-TEXT_WEIGHTS = {"lam": 1.0, "prior": 0.0, "lm": 0.4, "length": 1.0}
-"""For a document with texts, if its model has no weights of its own."""
+OWN_SHARE = 0.5
+"""Of the texts that were dropped, where the document's domain was found besides."""
+_AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was chosen for a document, as it is stored."""
+    """What was chosen for a document and found out about it, as it is stored.
+
+    Attributes:
+        domain: a name, `unknown` to find it, None for a plain reading.
+        mix: shares of several domains, instead of one.
+        weights: None for what suits the texts and the recogniser's certainty.
+        targets: frequencies that were set by hand, by character.
+        inferred: the domains that the document may be of, with their probabilities; None if none was looked for.
+        certainty: of the recogniser.
+    """
 
     domain: str | None = UNKNOWN
+    mix: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, float] | None = None
     targets: Mapping[str, float] = field(default_factory=dict)
+    inferred: Sequence[Any] | None = None
+    certainty: float = 0.9
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Chosen":
         """Of the column of a document."""
-        return cls(stored.get("domain", UNKNOWN), stored.get("weights"), stored.get("targets") or {})
+        return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
 
     def to_dict(self) -> dict[str, Any]:
         """For the store."""
-        return {"domain": self.domain, "weights": self.weights, "targets": dict(self.targets)}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+class Candidates:
+    """The domains that a model may find by itself: those of its folder, else those that come with fada."""
+
+    def __init__(self, model: str) -> None:
+        self.folder = Path(resolve(model))
+        self.prior = training_text_of(self.folder)
+        self.stored = Decoder.of_model(self.folder)
+
+    @cached_property
+    def found(self) -> dict[str, Knowledge]:
+        """By name."""
+        own = knowledge_of_model(self.folder)
+        if not own and self.stored is not None:
+            own = _by_domain(self.stored.knowledge)
+        if not own and self.folder.is_dir():
+            own = {name: read_knowledge(path).with_prior(self.prior) for name, path in built_in_knowledge().items()}
+        return own
+
+
+@lru_cache(maxsize=4)
+def candidates_of(model: str) -> Candidates:
+    """The candidates of a model, read once."""
+    return Candidates(model)
+
+
+def _by_domain(knowledge: Knowledge) -> dict[str, Knowledge]:
+    """Each domain of a decoder that is stored with a model, for itself."""
+    return {
+        name: replace(
+            knowledge,
+            targets=TargetSet({name: knowledge.targets[name]}),
+            global_lm=knowledge.domain_lms.get(name, knowledge.global_lm),
+            domain_lms={},
+            about=knowledge.about.model_copy(update={"name": name}),
+        )
+        for name in knowledge.targets or ()
+        if knowledge.targets is not None
+    }
 
 
 class Known:
@@ -44,86 +113,128 @@ class Known:
         model: name or folder of its model.
         texts: by name.
         chosen: domain, weights, edited targets.
+        readings: of the document without knowledge, for a target if there is no other.
         beam: of the search.
     """
 
-    def __init__(self, model: str, texts: Mapping[str, str], chosen: Chosen, beam: int) -> None:
+    def __init__(
+        self, model: str, texts: Mapping[str, str], chosen: Chosen, readings: Sequence[str], beam: int
+    ) -> None:
         self.chosen, self.beam = chosen, beam
-        self.own = Decoder.of_model(resolve(model))
-        self.texts = {name: text.splitlines() for name, text in texts.items()}
-        self.knowledge = self._knowledge()
-
-    def _knowledge(self) -> Knowledge:
-        own = self.own.knowledge if self.own else Knowledge()
-        if not self.texts:
-            return own
-        given = Knowledge.from_texts(self.texts)
-        if own.targets is None:
-            return given
-        targets = own.targets
-        assert given.targets is not None
-        for name in given.targets:
-            if name not in targets and given.targets[name].normalizer == targets.overall.normalizer:
-                targets = targets.with_domain(name, given.targets[name])
-        own_lm, given_lm = own.global_lm, given.global_lm
-        mixed = given_lm if own_lm is None or given_lm is None else given_lm.interpolate(own_lm, 0.5)
-        lms = {**own.domain_lms, **given.domain_lms}
-        return Knowledge(targets, own.prior, mixed, lms, own.lm_order, own.lm_share)
+        self.candidates = candidates_of(model)
+        self.prior = self.candidates.prior or (self.candidates.stored and self.candidates.stored.knowledge.prior)
+        normalizer = self.prior.normalizer if self.prior is not None else None
+        self.texts: dict[str, Knowledge] = {}
+        for name, text in texts.items():
+            lines = text.splitlines()
+            counted = TargetSet.from_texts({name: lines}, normalizer)
+            self.texts[name] = Knowledge.from_texts(lines, counted, name=name).with_prior(self.prior)
+        self._readings = readings
+        self.knowledge = self._chosen()
 
     @property
     def domains(self) -> list[str]:
-        """Those that can be chosen."""
-        return list(self.knowledge.targets or ())
+        """Those that can be chosen: the texts, then what the model brings."""
+        return list({**self.texts, **self.candidates.found})
+
+    def _of(self, name: str) -> Knowledge:
+        return self.texts[name] if name in self.texts else self.candidates.found[name]
+
+    def _chosen(self) -> Knowledge:
+        """The knowledge of the domain, of a mixture, or of what was found and dropped."""
+        if self.chosen.domain is None:
+            return Knowledge()
+        if parts := [(self._of(name), share) for name, share in self.chosen.mix.items() if name in self.domains]:
+            return self._mixed(parts)
+        if self.chosen.domain in self.domains:
+            return self._of(self.chosen.domain)
+        parts = [(text, OWN_SHARE * text.characters) for text in self.texts.values()]
+        total = sum(share for _, share in parts)
+        found = [(self._of(name), p) for name, p in self.chosen.inferred or () if name in self.candidates.found]
+        parts = [(text, share / total) for text, share in parts] if total else []
+        return self._mixed([*parts, *found]) if parts or found else Knowledge()
+
+    def _mixed(self, parts: Sequence[tuple[Knowledge, float]]) -> Knowledge:
+        if len(parts) == 1:
+            return parts[0][0]
+        return Knowledge.mixture(parts, " and ".join(part.name for part, _ in parts)).with_prior(self.prior)
 
     @property
     def domain(self) -> str | None:
-        """The one that was chosen, if it is known."""
-        return self.chosen.domain if self.chosen.domain in self.domains else None
+        """The one that was chosen, else the most probable one."""
+        if self.chosen.domain in self.domains:
+            return self.chosen.domain
+        return self.inferred[0] if self.inferred and self.chosen.domain == UNKNOWN else None
+
+    @property
+    def inferred(self) -> tuple[str, float] | None:
+        """The most probable domain, with its probability."""
+        return next(((name, p) for name, p in self.chosen.inferred or () if name in self.candidates.found), None)
+
+    @property
+    def usual(self) -> Weights:
+        """The weights of one who says nothing: stored with the model for its domains, else by text and certainty."""
+        stored = self.candidates.stored
+        if stored is not None and self.domain in (stored.knowledge.targets or ()) and not self.texts:
+            return stored.weights
+        return weights_for(self.knowledge.characters, self.chosen.certainty)
 
     @property
     def weights(self) -> dict[str, float]:
-        """As chosen, else those of the model, else what suits texts, else none."""
+        """As chosen, else the usual ones."""
         if self.chosen.weights is not None:
             return dict(self.chosen.weights)
-        if self.own is not None:
-            own = self.own.weights
-            return {"lam": own.lam, "prior": own.prior_weight, "lm": own.lm_weight, "length": own.length_bonus}
-        return dict(TEXT_WEIGHTS) if self.texts else {"lam": 1.0, "prior": 0.0, "lm": 0.0, "length": 0.0}
+        usual = self.usual
+        return {"lam": usual.lam, "prior": usual.prior_weight, "lm": usual.lm_weight, "length": usual.length_bonus}
 
     @property
     def lm(self) -> CharNgram | None:
-        """The language model of the domain, else of all of them."""
-        return self.knowledge.domain_lms.get(self.domain or "", self.knowledge.global_lm)
+        """The language model."""
+        return self.knowledge.global_lm
 
-    @property
+    @cached_property
     def counted(self) -> CharDistribution | None:
-        """The target as it was counted."""
-        return None if self.chosen.domain is None else self.knowledge.target_of(self.domain)
+        """The target as it was counted: of the domain, else of the document's own readings."""
+        if self.chosen.domain is None:
+            return None
+        if self.knowledge.targets is not None:
+            return self.knowledge.targets.overall
+        return CharDistribution.from_texts(self._readings, _AS_WRITTEN) if any(self._readings) else None
 
-    @property
+    @cached_property
     def target(self) -> CharDistribution | None:
         """The target with its edits."""
-        counted = self.counted
-        if counted is None or not self.chosen.targets:
-            return counted
-        return counted.with_frequency(dict(self.chosen.targets))
+        if self.counted is None or not self.chosen.targets:
+            return self.counted
+        return self.counted.with_frequency(dict(self.chosen.targets))
 
-    def decoder(self, symbols: Sequence[str], blank: int) -> Reader:
+    def reader(self, symbols: Sequence[str], blank: int) -> Reader:
         """The searches over emissions of an alphabet."""
         plain = CTCBeamDecoder(symbols, blank, beam_size=self.beam)
         if self.chosen.domain is None:
             return Reader(plain, plain)
         weights, target, lm = self.weights, self.target, self.lm
-        lam = min(weights["lam"], EDITED) if self.chosen.targets else weights["lam"]
+        edited = target is not None and bool(self.chosen.targets)
+        lam = NO_GUIDANCE if target is None else min(weights["lam"], EDITED) if edited else weights["lam"]
         prior = self.knowledge.prior
-        settings = Weights(lam=lam if target is not None else 1.0)
+        corrects = target is not None and prior is not None and prior.normalizer == target.normalizer
         guided = plain.replace(
-            target=target,
-            lam=settings.lam,
+            target=target if lam < NO_GUIDANCE or (corrects and weights["prior"]) else None,
+            lam=lam,
+            distance="aligned_w2" if edited else "sorted_w2",
             lm=lm,
             lm_weight=weights["lm"] if lm is not None else 0.0,
-            prior=prior,
-            prior_weight=weights["prior"] if target is not None and prior is not None else 0.0,
-            length_bonus=weights["length"],
+            prior=prior if corrects else None,
+            prior_weight=weights["prior"] if corrects else 0.0,
+            length_bonus=weights["length"] if lm is not None else 0.0,
         )
         return Reader(guided, plain)
+
+
+def looked_at(chosen: Chosen, model: str, symbols: Sequence[str], blank: int, lines: Sequence[np.ndarray]) -> Chosen:
+    """With the domains that emissions of a document speak for, and the recogniser's certainty of them."""
+    if not lines:
+        return chosen
+    found = infer(Alphabet(tuple(symbols), blank), lines, candidates_of(model).found)
+    pairs = [[n, round(p, 3)] for n, p in zip(found.names, found.probabilities, strict=True) if p >= 0.05]
+    return replace(chosen, inferred=pairs if found.fits else [], certainty=round(certainty_of(lines), 4))

@@ -77,21 +77,22 @@ def sniffed(head: bytes) -> str | None:
     return None
 
 
+def shown_name(name: str) -> str:
+    """The last part of a name that a client gave, without what cannot be shown."""
+    base = unicodedata.normalize("NFC", re.split(r"[/\\]", name)[-1])
+    return "".join(c for c in base if unicodedata.category(c)[0] != "C")[:100] or "file"
+
+
 def safe_name(name: str, ending: str) -> str:
     """A file name that stays in its folder, with the ending that fits the content."""
-    base = unicodedata.normalize("NFC", re.split(r"[/\\]", name)[-1])
-    base = "".join(c for c in base if unicodedata.category(c)[0] != "C" and c not in '<>:"|?*')
-    stem, dot, own = base.rpartition(".")
-    if not dot:
-        stem, own = base, ""
-    own = f".{own.lower()}"
-    kept = f".{base.rpartition('.')[2]}" if _SAME.get(own, own) == ending and dot else ending
-    if kept == ending and own != ending and dot and not re.fullmatch(r"\.[a-z0-9]{1,5}", own):
-        stem = base
-    stem = stem.strip(". ")[:100].strip(". ") or "file"
+    base = "".join(c for c in shown_name(name) if c not in '<>:"|?*')
+    found = re.fullmatch(r"(.*)(\.[A-Za-z0-9]{1,5})", base)
+    stem, own = (found[1], found[2]) if found else (base, "")
+    fits = _SAME.get(own.lower(), own.lower()) == ending
+    stem = stem.strip(". ") or "file"
     if re.fullmatch(r"(?i)con|prn|aux|nul|com\d|lpt\d", stem):
         stem += "_"
-    return stem + kept
+    return stem + (own if fits else ending)
 
 
 class Project:
@@ -226,7 +227,7 @@ def take_in(files: Iterable[tuple[str, BinaryIO]], folder: Path, limits: Limits)
             raise RefusedError(f"more than {limits.files} files at once. Upload them in parts, or as a ZIP file.", 413)
         head = stream.read(4096)
         ending = sniffed(head)
-        shown = safe_name(name, "")[:80]
+        shown = shown_name(name)
         if ending is None:
             raise RefusedError(
                 f"{shown}: not a kind of file that is read. Expected images (PNG, JPEG, TIFF, WebP, JPEG 2000), PDF, "

@@ -328,6 +328,7 @@ class DocumentKnowledge(BaseModel):
     domain: str | None
     inferred: Inferred | None
     domains: list[str]
+    mix: dict[str, float]
     texts: list[TextHead]
     weights: KnowledgeWeights
     targets: list[TargetFrequency]
@@ -337,9 +338,12 @@ Symbol = Annotated[str, StringConstraints(min_length=1, max_length=8)]
 
 
 class KnowledgeChange(Given):
-    """What to change; `domain` "unknown" leaves it to the lines, null uses none. `targets` replaces earlier edits."""
+    """What to change: `domain` a name, "unknown" to find it, null for a plain reading; `mix` shares of several domains;
+    `weights` null for the usual ones; `targets` replaces earlier edits.
+    """
 
     domain: Annotated[str, StringConstraints(max_length=200)] | None = None
+    mix: Annotated[dict[Name, Fraction], Field(max_length=50)] | None = None
     weights: KnowledgeWeights | None = None
     targets: Annotated[dict[Symbol, Fraction], Field(max_length=2000)] | None = None
 
@@ -372,6 +376,7 @@ class Worth(BaseModel):
     sources: list[Source]
     lines: int
     note: str
+    predicted: dict[str, float] | None
 
 
 class FrequencyTable(BaseModel):

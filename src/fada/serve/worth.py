@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from fada.decoding.emissions import Emissions
 from fada.decoding.lm import CharNgram
+from fada.experiments.worth import FEWEST, predict
 from fada.serve.desk import Desk
 from fada.targets.distribution import CharDistribution
 
@@ -29,16 +32,33 @@ def of_document(desk: Desk, document: int) -> dict[str, Any]:
     texts = [row["text"] for row in rows]
     symbols = desk.alphabet(desk.document(document)["model"])[0]
     base: Callable[[str], tuple[float, int]] = _uniform(max(len(symbols) - 1, 2))
-    if known.knowledge.prior is not None:
-        base = _by(known.knowledge.prior)
+    if known.prior is not None:
+        base = _by(known.prior)
     sources: dict[str, Callable[[str], tuple[float, int]]] = {}
-    if known.counted is not None:
-        sources["frequencies"] = _by(known.counted)
+    used = known.knowledge.name or "the domain"
+    if known.knowledge.targets is not None:
+        sources[f"frequencies of {used}"] = _by(known.knowledge.targets.overall)
     if known.lm is not None:
-        sources["language model"] = _by_lm(known.lm)
+        sources[f"language model of {used}"] = _by_lm(known.lm)
+    for name, text in known.texts.items() if len(known.texts) > 1 else ():
+        if text.global_lm is not None:
+            sources[f"text {name}"] = _by_lm(text.global_lm)
     found = [_bits(name, source, base, texts) for name, source in sources.items()] if texts else []
     told = "confirmed lines" if confirmed else "lines as they were read, for none is confirmed yet"
-    return {"sources": found, "lines": len(texts), "note": f"measured on {told}"}
+    against = "the text that the recogniser was trained on" if known.prior is not None else "all characters alike"
+    note = f"measured on {told}, against {against}"
+    return {"sources": found, "lines": len(texts), "note": note, "predicted": _predicted(desk, document)}
+
+
+def _predicted(desk: Desk, document: int) -> dict[str, float] | None:
+    """The error rate to expect of a plain reading, with an 80 % interval; None for too few lines."""
+    row = desk.document(document)
+    emitted = [desk.project.emission(document, one["emission"]) for one in desk.emitted(document)[:_MOST_LINES]]
+    arrays = [array for array in emitted if array is not None and len(array)]
+    if len(arrays) < FEWEST:
+        return None
+    symbols, blank = desk.alphabet(row["model"])
+    return asdict(predict(Emissions([str(i) for i in range(len(arrays))], arrays, symbols, blank)))
 
 
 def _bits(name: str, source: Any, base: Any, texts: list[str]) -> dict[str, Any]:

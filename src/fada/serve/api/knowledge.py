@@ -1,17 +1,20 @@
 """Knowledge of a document: domain, texts, weights, targets; what it is worth; frequencies of texts; reports."""
 
+import json
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, File, Query, UploadFile
 
 from fada.errors import FadaError
-from fada.serve import worth
+from fada.serve import adapting, worth
 from fada.serve.api.common import ERRORS, Number, OfDesk
 from fada.serve.desk import Desk, MissingError
 from fada.serve.jobs import shown
 from fada.serve.knowledge import UNKNOWN, Chosen
 from fada.serve.schema import (
     DocumentKnowledge,
+    Inferred,
     Job,
     KnowledgeChange,
     KnowledgeSet,
@@ -35,7 +38,7 @@ def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
     known = desk.known(document)
     texts = "SELECT id, name, length(text) AS characters FROM texts WHERE document = ? ORDER BY id"
     counted, target = known.counted, known.target
-    training = known.knowledge.prior
+    training = known.prior
     targets = []
     if counted is not None and target is not None:
         for symbol, frequency in sorted(
@@ -53,8 +56,9 @@ def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
                 )
     return DocumentKnowledge(
         domain=Chosen.of(_stored(row)).domain,
-        inferred=None,
+        inferred=known.inferred and Inferred(name=known.inferred[0], certainty=known.inferred[1]),
         domains=known.domains,
+        mix=dict(known.chosen.mix),
         texts=[TextHead(**text) for text in desk.store.rows(texts, document)],
         weights=KnowledgeWeights(**known.weights),
         targets=targets,
@@ -62,8 +66,6 @@ def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
 
 
 def _stored(row: dict[str, Any]) -> dict[str, Any]:
-    import json
-
     found: dict[str, Any] = json.loads(row["knowledge"])
     return found
 
@@ -82,7 +84,17 @@ def set_knowledge(desk: OfDesk, document: Number, given: KnowledgeChange, page: 
     domain = asked.get("domain", before.domain)
     if domain not in (None, UNKNOWN) and domain not in desk.known(document).domains:
         raise FadaError(f"no domain {domain!r} here. There are: {', '.join(desk.known(document).domains) or 'none'}.")
-    chosen = Chosen(domain, asked.get("weights", before.weights), asked.get("targets", before.targets) or {})
+    chosen = replace(
+        before,
+        domain=domain,
+        mix=(asked["mix"] or {}) if "mix" in asked else {} if "domain" in asked else before.mix,
+        weights=asked.get("weights", before.weights),
+        targets=asked.get("targets", before.targets) or {},
+    )
+    if strange := [name for name in chosen.mix if name not in desk.known(document).domains]:
+        raise FadaError(f"no domain {strange[0]!r} here to mix.")
+    if chosen.mix and sum(chosen.mix.values()) <= 0:
+        raise FadaError("the shares of a mixture are all zero.")
     job = desk.choose(document, chosen, page)
     return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
 
@@ -119,19 +131,24 @@ def add_text_files(
 ) -> KnowledgeSet:
     """Texts that were dropped as files."""
     result = None
-    for file in files:
-        data = file.file.read(4 * _TEXT + 1)
-        name = (file.filename or "text").rsplit("/")[-1][:200]
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise FadaError(f"{name}: not UTF-8 text. Save it as UTF-8, as plain text.") from None
-        if len(text) > _TEXT:
-            raise FadaError(f"{name}: more than {_TEXT:,} characters. Give a part of it.")
+    for name, text in [text_of(file) for file in files]:
         result = _add_text(desk, document, name, text, page)
     if result is None:
         raise FadaError("no file was sent.")
     return result
+
+
+def text_of(file: UploadFile) -> tuple[str, str]:
+    """Name and text of a file that was uploaded."""
+    data = file.file.read(4 * _TEXT + 1)
+    name = (file.filename or "text").rsplit("/")[-1][:200]
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FadaError(f"{name}: not UTF-8 text. Save it as UTF-8, as plain text.") from None
+    if len(text) > _TEXT:
+        raise FadaError(f"{name}: more than {_TEXT:,} characters. Give a part of it.")
+    return name, text
 
 
 @router.delete("/documents/{document}/texts/{text}")
@@ -143,6 +160,12 @@ def delete_text(desk: OfDesk, document: Number, text: Number, page: Page = None)
     desk.store.write(lambda connection: connection.execute("DELETE FROM texts WHERE id = ?", (text,)) and None)
     job = desk.again(document, page)
     return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+
+
+@router.post("/documents/{document}/adapt", status_code=202)
+def adapt_model(desk: OfDesk, document: Number, page: Page = None) -> Job:
+    """Adapt the document's model to its confirmed lines; if it reads better, the document is read again with it."""
+    return Job(**shown(adapting.ask(desk, document, page)))
 
 
 @router.get("/documents/{document}/worth")

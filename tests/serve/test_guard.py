@@ -1,0 +1,207 @@
+"""Who may speak to the desk: host, origin, site, token, sizes, types; and what every answer carries."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from fada.errors import FadaError
+from fada.serve.project import Limits, Project, safe_name, sniffed
+from fada.serve.server import listening, serve
+from tests.support.desks import opened, put_document
+
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    limits = Limits(body=300_000, files=3, pixels=100_000, waiting=2, requests=8, streams=2)
+    with opened(tmp_path_factory.mktemp("desk") / "project", limits=limits) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with opened(tmp_path_factory.mktemp("desk") / "project", token=TOKEN) as client:
+        yield client
+
+
+def picture(width: int = 50, height: int = 40) -> bytes:
+    stream = io.BytesIO()
+    Image.new("L", (width, height), 200).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def upload(client: Any, name: str, data: bytes) -> Any:
+    return client.post("/api/documents", files=[("files", (name, data))])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8765", 200),
+        ("localhost", 200),
+        ("[::1]:80", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+    ],
+)
+def test_another_name_of_the_server_is_refused(client: Any, host: str, status: int) -> None:
+    assert client.get("/api/health", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://127.0.0.1:8765"}, 200),
+        ({"origin": "http://127.0.0.1:9999"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 403),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_requests_of_other_sites_are_refused(client: Any, method: str, headers: dict[str, str], status: int) -> None:
+    body = None if method == "GET" else {"model": "medieval"}
+    assert client.request(method, "/api/settings", headers=headers, json=body).status_code == status
+
+
+def test_a_link_from_elsewhere_opens_the_page(client: Any) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/", headers=headers).status_code == 200
+
+
+def test_every_answer_is_locked_down_and_tells_no_traces(client: Any) -> None:
+    for path in ("/", "/api/health", "/api/lines/1", "/nowhere", "/docs", "/openapi.json"):
+        answer = client.get(path)
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "server" not in answer.headers
+        assert "Traceback" not in answer.text
+    assert client.get("/api/lines/1").json() == {"error": "there is no line 1.", "where": None}
+    assert client.get("/api/lines/x").status_code == 422
+
+
+def test_a_token_is_asked_for_and_becomes_a_cookie(locked: Any) -> None:
+    assert locked.get("/api/health").status_code == 401
+    assert locked.get("/").status_code == 401
+    assert locked.get("/?token=wrong").status_code == 401
+    assert locked.get("/api/health?token=" + TOKEN).status_code == 401, "only the page takes it from the address"
+    assert locked.get("/api/health", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert locked.get("/api/health", headers={"authorization": f"Bearer {TOKEN}é".encode()}).status_code == 401
+    entered = locked.get(f"/?token={TOKEN}")
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert locked.get("/api/health").status_code == 200
+    locked.cookies.clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "status"),
+    [
+        ("page.png", b"<html><script>alert(1)</script>", 415),
+        ("page.png", b"MZ\x90\x00", 415),
+        ("page.png", b"", 415),
+        ("page.png", b"\x89PNG\r\n\x1a\n broken", 415),
+        ("big.png", picture(400, 300), 413),
+        ("text.txt", b"a text", 415),
+    ],
+)
+def test_what_is_not_read_is_refused_whatever_its_name(client: Any, name: str, data: bytes, status: int) -> None:
+    answer = upload(client, name, data)
+    assert answer.status_code == status
+    assert name in answer.json()["error"]
+    assert client.get("/api/documents").json() == []
+    assert [*client.desk.project.temporary.iterdir()] == []
+
+
+def test_too_much_at_once_is_refused(client: Any) -> None:
+    assert upload(client, "page.png", bytes(400_000)).status_code == 413
+    chunks = (bytes(10_000) for _ in range(50))
+    assert (
+        client.post(
+            "/api/documents", content=chunks, headers={"content-type": "multipart/form-data; boundary=x"}
+        ).status_code
+        == 413
+    )
+    files = [("files", (f"{i}.png", picture())) for i in range(4)]
+    assert client.post("/api/documents", files=files).status_code == 413
+
+
+def test_a_full_queue_says_when_to_come_back(client: Any) -> None:
+    document = put_document(client.desk)
+    jobs, started = client.desk.jobs, []
+    with jobs._condition:  # nobody takes a job out meanwhile
+        for _ in range(2):
+            started.append(jobs._heap.append((9, 0)))
+        answer = upload(client, "page.png", picture())
+        jobs._heap.clear()
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) > 0
+    assert client.get("/api/documents").json()[0]["id"] == document
+    client.delete(f"/api/documents/{document}")
+
+
+def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
+    from fada.serve.worker import pages
+
+    folder = tmp_path / "in" / "document"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("../../outside.png", picture())
+        archive.writestr("/etc/other.png", picture())
+        archive.writestr("inside/page.png", picture())
+        archive.writestr("inside/evil.sh", b"#!/bin/sh")
+    found = [a["page"]["file"] for a in pages(str(folder), "ltr", 10, 10**6, 10) if "page" in a]
+    assert len(found) == 3
+    assert all(Path(file).resolve().is_relative_to(folder.resolve()) for file in found)
+    assert [p.name for p in tmp_path.iterdir()] == ["in"]
+
+
+@given(st.text(max_size=60), st.sampled_from([".png", ".jpg", ".xml", ".zip"]))
+def test_a_safe_name_is_one_part_of_a_path(name: str, ending: str) -> None:
+    safe = safe_name(name, ending)
+    assert safe == Path(safe).name
+    assert not set(safe) & set('/\\:*?"<>|\0\n')
+    assert safe.lower().endswith((ending, ".jpeg"))
+    assert not safe.startswith(".")
+    assert len(safe) < 120
+
+
+@given(st.binary(max_size=100))
+def test_sniffing_never_fails(head: bytes) -> None:
+    assert sniffed(head) is None or sniffed(head).startswith(".")
+
+
+def test_a_project_is_open_once_and_no_other_folder_is_taken(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("mine")
+    with pytest.raises(FadaError, match="thesis"):
+        Project(other)
+    project = Project(tmp_path / "desk")
+    try:
+        with pytest.raises(FadaError, match="another"):
+            Project(tmp_path / "desk")
+    finally:
+        project.close()
+
+
+def test_a_short_token_and_a_taken_port_are_told(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"model": "medieval", "workers": 1, "say": print}
+    with pytest.raises(FadaError, match="at least 16"):
+        serve(tmp_path / "a", host="0.0.0.0", port=0, token="short", **settings)
+    with listening("127.0.0.1", 0) as taken, pytest.raises(FadaError, match="--port"):
+        listening("127.0.0.1", taken.getsockname()[1])
