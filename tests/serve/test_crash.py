@@ -70,10 +70,11 @@ def type_until_killed(
         connection.close()
 
 
+@pytest.mark.timeout(900)
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     desk = Desk(Project(folder), Limits(), model="medieval")
-    put_document(desk)
+    put_document(desk, emitted=False)
     desk.close()
     told: dict[int, Any] = {}
     for _ in range(KILLS):

@@ -129,7 +129,8 @@ def test_what_is_not_read_is_refused_whatever_its_name(client: Any, name: str, d
 
 def test_too_much_at_once_is_refused(client: Any) -> None:
     assert upload(client, "page.png", bytes(400_000)).status_code == 413
-    chunks = (bytes(10_000) for _ in range(50))
+    head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
+    chunks = (head if i == 0 else bytes(10_000) for i in range(50))
     assert (
         client.post(
             "/api/documents", content=chunks, headers={"content-type": "multipart/form-data; boundary=x"}
@@ -165,7 +166,7 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
         archive.writestr("inside/page.png", picture())
         archive.writestr("inside/evil.sh", b"#!/bin/sh")
     found = [a["page"]["file"] for a in pages(str(folder), "ltr", 10, 10**6, 10) if "page" in a]
-    assert len(found) == 3
+    assert sorted(Path(file).name for file in found) == ["other.png", "page.png"]
     assert all(Path(file).resolve().is_relative_to(folder.resolve()) for file in found)
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
 

@@ -43,8 +43,10 @@ def line_picture(text: str, height: int = 40) -> Image.Image:
     return image
 
 
-def put_document(desk: Desk, texts: Sequence[str] = TEXTS, *, model: str = "medieval", pages: int = 1) -> int:
-    """A document that was read: pages of lines, one below the other, with emissions that spell `texts`."""
+def put_document(
+    desk: Desk, texts: Sequence[str] = TEXTS, *, model: str = "medieval", pages: int = 1, emitted: bool = True
+) -> int:
+    """A document that was read: pages of lines, one below the other, with emissions (if any) that spell `texts`."""
     store, project = desk.store, desk.project
     desk._keep_alphabet(model, {"kind": "ctc", "symbols": list(SYMBOLS), "blank": 0})
     values = {"name": "a manuscript", "model": model, "direction": "ltr", "created": now()}
@@ -76,10 +78,13 @@ def put_document(desk: Desk, texts: Sequence[str] = TEXTS, *, model: str = "medi
             outline = [[10, top], [390, top], [390, top + 40], [10, top + 40]]
             row = {"page": page, "place": place, "outline": outline, "baseline": [[10, top + 30], [390, top + 30]]}
             line = store.write(partial(_added, row=row))
+            if not emitted:
+                continue
             name = desk.emission_name(desk.line(line), desk.page(page), model)
             _save(project.emission_file(document, name), spelt(text, seed=place))
             emissions[line] = name
-        desk._store_readings(desk.document(document), emissions, {})
+        if emitted:
+            desk._store_readings(desk.document(document), emissions, {})
     return document
 
 

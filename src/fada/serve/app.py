@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 import sqlite3
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from fada._version import __version__
 from fada.errors import FadaError
-from fada.serve import adapting, reading
+from fada.serve import adapting
 from fada.serve.api import documents, explore, jobs, knowledge, lines, system
 from fada.serve.api.docs import documentation
 from fada.serve.desk import Desk, MissingError, OutdatedError
@@ -50,7 +49,6 @@ def create_app(desk: Desk, *, token: str | None = None, hosts: frozenset[str] = 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         desk.jobs.start()
-        threading.Thread(target=reading.warm_up, name="fada-warm-up", daemon=True).start()
         yield
         await asyncio.get_running_loop().run_in_executor(None, desk.close)
 

@@ -9,19 +9,24 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fada.data.crop import PageCrop
-from fada.decoding.evidence import LINES
 from fada.errors import FadaError
 from fada.serve import shapes
+from fada.serve.chosen import Chosen
 from fada.serve.events import Events
 from fada.serve.jobs import QUICK, Jobs, Running, WorkerLostError
-from fada.serve.knowledge import Chosen, Known, looked_at
 from fada.serve.project import Limits, Project
-from fada.serve.reading import Reader, Reading, completed_draft
+from fada.serve.reading import Reading, completed_draft, warm_up
 from fada.serve.store import Row, insert, now, update
 
+if TYPE_CHECKING:  # what decodes takes a second to load: a server that only stores what is typed needs none of it
+    from fada.serve.knowledge import Known
+    from fada.serve.reading import Reader
+
+_SEEN = 16
+"""Lines of a document by which its domain is judged."""
 _AT_ONCE = 16
 """Lines that are read, or decoded, before what was found is stored."""
 _TELL = 0.5
@@ -68,6 +73,7 @@ class Desk:
         )
         self._known: OrderedDict[int, tuple[str, Known, Reader]] = OrderedDict()
         self._lock = threading.RLock()
+        self._warm = False
         self.jobs.register("read", self._read_document)
         self.jobs.register("lines", self._read_lines, QUICK)
         self.jobs.register("again", self._read_again, QUICK)
@@ -350,15 +356,17 @@ class Desk:
 
     # --- knowledge ----------------------------------------------------------------------------------------------------
 
-    def known(self, document: int) -> Known:
+    def known(self, document: int) -> "Known":
         """What is known of a document."""
         return self._prepared(document)[1]
 
-    def reader(self, document: int) -> Reader:
+    def reader(self, document: int) -> "Reader":
         """The searches for a document that was read by a CTC model."""
         return self._prepared(document)[2]
 
-    def _prepared(self, document: int) -> tuple[str, Known, Reader]:
+    def _prepared(self, document: int) -> "tuple[str, Known, Reader]":
+        from fada.serve.knowledge import Known
+
         row = self.document(document)
         texts = self.store.rows("SELECT id, name FROM texts WHERE document = ? ORDER BY id", document)
         beam = self.beam
@@ -375,6 +383,14 @@ class Desk:
             while len(self._known) > _KNOWN:
                 self._known.popitem(last=False)
             return self._known[document]
+
+    def warm_up(self) -> None:
+        """Load the compiled search, once, beside what is going on: the first keystroke shall not wait for it."""
+        with self._lock:
+            if self._warm or not any(self.project.folder.glob("emissions/*/*.npz")):
+                return
+            self._warm = True
+        threading.Thread(target=warm_up, name="fada-warm-up", daemon=True).start()
 
     def _plain_readings(self, document: int) -> list[str]:
         query = (
@@ -462,11 +478,13 @@ class Desk:
 
     def look(self, job: Running, number: int) -> None:
         """Find out which domain a document is of, from what was read of it; if that changes, decode it again."""
+        from fada.serve.knowledge import looked_at
+
         document = self.document(number)
         before = Chosen.of(json.loads(document["knowledge"]))
         rows = self.emitted(number)
         chosen = (
-            [rows[i] for i in sorted({round(i * (len(rows) - 1) / (LINES - 1)) for i in range(LINES)})] if rows else []
+            [rows[i] for i in sorted({round(i * (len(rows) - 1) / (_SEEN - 1)) for i in range(_SEEN)})] if rows else []
         )
         lines = [e for row in chosen if (e := self.project.emission(number, row["emission"])) is not None and len(e)]
         model = self.project.model(document["model"])

@@ -1,10 +1,9 @@
 """What is known of a document, as its decoder takes it: the model's own, texts that were dropped, targets by hand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,48 +21,18 @@ from fada.decoding.knowledge import (
 from fada.decoding.lm import CharNgram
 from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.models.folders import resolve
+from fada.serve.chosen import UNKNOWN, Chosen
 from fada.serve.reading import Reader
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 from fada.text.alphabet import Alphabet
 from fada.text.normalizer import TextNormalizer
 
-UNKNOWN = "unknown"
 EDITED = 0.99
 """λ at most where frequencies were edited: with λ = 1 no target acts at all."""
 OWN_SHARE = 0.5
 """Of the texts that were dropped, where the document's domain was found besides."""
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What was chosen for a document and found out about it, as it is stored.
-
-    Attributes:
-        domain: a name, `unknown` to find it, None for a plain reading.
-        mix: shares of several domains, instead of one.
-        weights: None for what suits the texts and the recogniser's certainty.
-        targets: frequencies that were set by hand, by character.
-        inferred: the domains that the document may be of, with their probabilities; None if none was looked for.
-        certainty: of the recogniser.
-    """
-
-    domain: str | None = UNKNOWN
-    mix: Mapping[str, float] = field(default_factory=dict)
-    weights: Mapping[str, float] | None = None
-    targets: Mapping[str, float] = field(default_factory=dict)
-    inferred: Sequence[Any] | None = None
-    certainty: float = 0.9
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> "Chosen":
-        """Of the column of a document."""
-        return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the store."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class Candidates:

@@ -16,7 +16,6 @@ from filelock import FileLock, Timeout
 from PIL import Image, ImageOps
 
 from fada.common.files import BROKEN_ARCHIVE, check_writable, replacing
-from fada.data.images import FORMATS, MAX_PIXELS
 from fada.errors import FadaError
 from fada.serve.store import Store
 
@@ -51,7 +50,8 @@ class Limits:
     body: int = 512 * 2**20
     """Bytes of one request."""
     files: int = 500
-    pixels: int = MAX_PIXELS
+    pixels: int = 178_956_970
+    """Of one image: as many as are read."""
     pages: int = 2000
     """Of one document."""
     seconds: int = 4 * 3600
@@ -167,6 +167,8 @@ class Project:
 
     def page_picture(self, document: int, page: int, file: Path, upright: bool, width: int | None) -> Path:
         """A page as JPEG, scaled down to a width (the next larger power of two), made once."""
+        from fada.data.images import FORMATS, MAX_PIXELS
+
         steps = [256, 512, 1024, 2048, 4096]
         width = next((step for step in steps if width is not None and step >= width), None)
         made = self.folder / "cache" / str(document) / f"{page}-{width or 'full'}.jpg"
@@ -254,6 +256,8 @@ def take_in(files: Iterable[tuple[str, BinaryIO]], folder: Path, limits: Limits)
 
 def _check_image(stream: BinaryIO, name: str, limits: Limits) -> None:
     """Refuse, from its header alone, an image with too many pixels or none that can be opened."""
+    from fada.data.images import FORMATS
+
     try:
         with Image.open(stream, formats=FORMATS) as image:
             width, height = image.size

@@ -1,16 +1,16 @@
 """From stored emissions to what the desk shows of a line: readings, where each character stands, how sure it is."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.hypothesis import Hypothesis
-from fada.decoding.kernels.align import align_labels
+
+if TYPE_CHECKING:
+    from fada.decoding.ctc import CTCBeamDecoder
 
 NBEST = 5
 Cell = tuple[str, float, float, float]
@@ -41,7 +41,7 @@ class Reader:
         plain: the decoder without.
     """
 
-    def __init__(self, guided: CTCBeamDecoder, plain: CTCBeamDecoder) -> None:
+    def __init__(self, guided: "CTCBeamDecoder", plain: "CTCBeamDecoder") -> None:
         self.guided, self.plain = guided, plain
         self._classes = {
             symbol: c for c, symbol in reversed([*enumerate(guided.symbols)]) if c != guided.blank and symbol
@@ -93,6 +93,8 @@ class Reader:
         """Where the characters of any text stand, on the most probable path; what the model cannot write is put between
         its neighbours.
         """
+        from fada.decoding.kernels.align import align_labels
+
         frames = len(log_probs)
         labels, owners = self._labels(text)
         needed = len(labels) + sum(a == b for a, b in pairwise(labels))
@@ -200,12 +202,8 @@ def completed_draft(draft: str, prefix: str) -> str:
 
 def warm_up() -> None:
     """Load the compiled search, which the first keystroke shall not wait for."""
+    from fada.decoding.ctc import CTCBeamDecoder
+
     decoder = CTCBeamDecoder(["", "a"], beam_size=2)
     log_probs = np.log(np.full((3, 2), 0.5, np.float32))
     Reader(decoder, decoder).complete(log_probs, "a")
-
-
-def timed(function: Any, *arguments: Any) -> tuple[Any, float]:
-    """What a function returns, and the milliseconds it took."""
-    started = time.perf_counter()
-    return function(*arguments), round((time.perf_counter() - started) * 1000, 2)

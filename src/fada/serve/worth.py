@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fada.decoding.emissions import Emissions
-from fada.decoding.lm import CharNgram
-from fada.experiments.worth import FEWEST, predict
 from fada.serve.desk import Desk
 from fada.targets.distribution import CharDistribution
+
+if TYPE_CHECKING:
+    from fada.decoding.lm import CharNgram
 
 _MOST_LINES = 2000
 
@@ -52,6 +52,9 @@ def of_document(desk: Desk, document: int) -> dict[str, Any]:
 
 def _predicted(desk: Desk, document: int) -> dict[str, float] | None:
     """The error rate to expect of a plain reading, with an 80 % interval; None for too few lines."""
+    from fada.decoding.emissions import Emissions
+    from fada.experiments.worth import FEWEST, predict
+
     row = desk.document(document)
     emitted = [desk.project.emission(document, one["emission"]) for one in desk.emitted(document)[:_MOST_LINES]]
     arrays = [array for array in emitted if array is not None and len(array)]
@@ -84,5 +87,5 @@ def _by(distribution: CharDistribution) -> Callable[[str], tuple[float, int]]:
     return cost
 
 
-def _by_lm(lm: CharNgram) -> Callable[[str], tuple[float, int]]:
+def _by_lm(lm: "CharNgram") -> Callable[[str], tuple[float, int]]:
     return lambda text: (-float(lm.log_prob(text, end=True)), len(text) + 1)

@@ -106,6 +106,7 @@ def get_page(desk: OfDesk, page: Number) -> WholePage:
     """A page with its lines in reading order."""
     row = desk.page(page)
     document = desk.document(row["document"])
+    desk.warm_up()
     lines = [Line(**desk.shown(line, order, document)) for order, line in enumerate(desk.lines_of(page))]
     return WholePage(**{**row, "image": f"/api/pages/{page}/image", "lines": lines})
 

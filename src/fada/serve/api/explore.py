@@ -12,8 +12,6 @@ from fada.serve.api.common import ERRORS, OfDesk
 from fada.serve.api.knowledge import text_of
 from fada.serve.desk import Desk, MissingError
 from fada.serve.schema import FrequencyTable, RunHead
-from fada.targets.figures import shift_pair, shift_rows
-from fada.targets.target_set import TargetSet
 from fada.text.characters import natural_key
 
 router = APIRouter(tags=["exploring"], responses=ERRORS)
@@ -31,6 +29,9 @@ def frequencies(
     files: Annotated[list[UploadFile], File(description="Plain text, UTF-8; the name of a file is its domain.")],
 ) -> FrequencyTable:
     """Character frequencies of texts by domain, how alike the domains are, and which characters drive the shift."""
+    from fada.targets.figures import shift_pair, shift_rows
+    from fada.targets.target_set import TargetSet
+
     if len(files) > _MOST_FILES:
         raise FadaError(f"{len(files)} texts, expected at most {_MOST_FILES}.")
     texts: dict[str, list[str]] = {}

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Body, File, Query, UploadFile
 from fada.errors import FadaError
 from fada.serve import adapting, worth
 from fada.serve.api.common import ERRORS, Number, OfDesk
+from fada.serve.chosen import UNKNOWN, Chosen
 from fada.serve.desk import Desk, MissingError
 from fada.serve.jobs import shown
-from fada.serve.knowledge import UNKNOWN, Chosen
 from fada.serve.schema import (
     DocumentKnowledge,
     Inferred,

@@ -1,0 +1,38 @@
+"""What a scholar has chosen for a document: domain, weights, frequencies."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+UNKNOWN = "unknown"
+"""The domain is looked for in what was read."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen for a document and found out about it, as it is stored.
+
+    Attributes:
+        domain: a name, `unknown` to find it, None for a plain reading.
+        mix: shares of several domains, instead of one.
+        weights: None for what suits the texts and the recogniser's certainty.
+        targets: frequencies that were set by hand, by character.
+        inferred: the domains that the document may be of, with their probabilities; None if none was looked for.
+        certainty: of the recogniser.
+    """
+
+    domain: str | None = UNKNOWN
+    mix: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] | None = None
+    targets: Mapping[str, float] = field(default_factory=dict)
+    inferred: Sequence[Any] | None = None
+    certainty: float = 0.9
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> "Chosen":
+        """Of the column of a document."""
+        return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the store."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
