@@ -1,5 +1,6 @@
 """Who may speak to the desk, and how much: host, origin, token, sizes, numbers, and the headers of every answer."""
 
+import contextlib
 import hmac
 import ipaddress
 import json
@@ -157,7 +158,7 @@ class Guard:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
         most = self._most(headers)
-        taken, begun = 0, False
+        taken = 0
 
         async def receiving() -> Message:
             nonlocal taken
@@ -168,15 +169,13 @@ class Guard:
             return message
 
         async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
+            if taken <= most:  # otherwise what is said here is of a request that was cut off
+                await send(message)
 
-        try:
+        with contextlib.suppress(_TooLargeError):
             await self.app(scope, receiving, sending)
-        except _TooLargeError:
-            if not begun:
-                await _answer(send, 413, f"more than {most:,} bytes. Send less at once.", [("connection", "close")])
+        if taken > most:
+            await _answer(send, 413, f"more than {most:,} bytes. Send less at once.", [("connection", "close")])
 
     def _most(self, headers: dict[str, str]) -> int:
         is_upload = headers.get("content-type", "").startswith("multipart/form-data")

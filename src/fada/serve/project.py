@@ -110,7 +110,7 @@ class Project:
             )
         check_writable(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(self.folder / ".desk.lock")
+        self._lock = FileLock(self.folder / ".desk.lock", thread_local=False)
         try:
             self._lock.acquire(timeout=5)
         except Timeout:

@@ -68,7 +68,7 @@ def list_runs(desk: OfDesk) -> list[RunHead]:
     return [RunHead(id=name, name=name, report=True) for name in _runs(desk)]
 
 
-@router.get("/runs/{run}/report", response_class=HTMLResponse)
+@router.get("/runs/{run}/report", response_model=None, responses={200: {"content": {"text/html": {}}}})
 def run_report(desk: OfDesk, run: Annotated[str, PathParameter(max_length=200)]) -> HTMLResponse:
     """The report of a run, shut off from the desk."""
     found = _runs(desk).get(run)

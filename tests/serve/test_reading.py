@@ -1,0 +1,210 @@
+"""Documents read by the real worker with a small model; workers that are killed or stuck; jobs that are cancelled."""
+
+import io
+import json
+import os
+import signal
+import time
+import wave
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fada.models.crnn import CRNNRecognizer
+from fada.serve.jobs import Cancelled, Worker, WorkerLostError
+from fada.serve.reading import Reader, completed_draft, expected_word_error
+from tests.support.desks import SYMBOLS, finished, line_picture, opened, put_document, spelt
+
+ALTO = """<?xml version="1.0" encoding="UTF-8"?>
+<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>
+<sourceImageInformation><fileName>page.png</fileName></sourceImageInformation></Description>
+<Layout><Page ID="p" WIDTH="{width}" HEIGHT="{height}"><PrintSpace><TextBlock ID="b">
+<TextLine ID="l1" HPOS="0" VPOS="0" WIDTH="{width}" HEIGHT="40"><String CONTENT="given text"/></TextLine>
+<TextLine ID="l2" HPOS="0" VPOS="40" WIDTH="{width}" HEIGHT="40"/>
+</TextBlock></PrintSpace></Page></Layout></alto>"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    CRNNRecognizer.build(["the quick brown fox ⁊"], "tiny").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Any]:
+    with opened(tmp_path_factory.mktemp("desk") / "project", model=str(model)) as client:
+        yield client
+
+
+def png(text: str, height: int = 40) -> bytes:
+    stream = io.BytesIO()
+    line_picture(text, height).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def page_files() -> list[tuple[str, bytes]]:
+    image = png("the quick brown fox", 80)
+    return [("page.png", image), ("page.xml", ALTO.format(width=248, height=80).encode())]
+
+
+def upload(client: Any, files: list[tuple[str, bytes]], **form: Any) -> Any:
+    return client.post("/api/documents", files=[("files", file) for file in files], data=form).json()
+
+
+@pytest.mark.timeout(600)
+def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("line10.png", png("ten"))
+        archive.writestr("line9.png", png("nine"))
+    told = upload(client, [*page_files(), ("more.zip", stream.getvalue())], name="a book")
+    job = finished(client, told["job"]["id"], 500)
+    assert job["state"] == "done", job
+    document = client.get(f"/api/documents/{told['document']['id']}").json()
+    assert [page["name"] for page in document["pages"]] == ["page", "line9", "line10"]
+    assert {page["state"] for page in document["pages"]} == {"read"}
+    lines = client.get(f"/api/pages/{document['pages'][0]['id']}").json()["lines"]
+    assert (lines[0]["text"], lines[0]["state"]) == ("given text", "typed")
+    assert len(lines[0]["characters"]) == len("given text")
+    assert lines[1]["state"] == "draft"
+    assert lines[1]["text"] == lines[1]["reading"]
+    signs = {sign["character"] for sign in client.get(f"/api/documents/{document['id']}/signs").json()}
+    assert "⁊" in signs
+    result = client.get(f"/api/jobs/{job['id']}/result").json()
+    assert [page["name"] for page in result["pages"]] == ["page", "line9", "line10"]
+    events = client.get(f"/api/jobs/{job['id']}/events").text
+    assert json.loads(events.split("data: ")[1].split("\n")[0])["state"] == "done"
+    split = client.post(f"/api/lines/{lines[0]['id']}/split", json={"version": lines[0]["version"], "at": 0.5}).json()
+    newest = max(job["id"] for job in client.get("/api/jobs").json())
+    assert finished(client, newest, 300)["state"] == "done"
+    again = client.get(f"/api/lines/{split[1]['id']}").json()
+    assert again["state"] == "typed"
+    assert client.desk.line(again["id"])["emission"]
+
+
+@pytest.mark.timeout(600)
+def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
+    sound = io.BytesIO()
+    with wave.open(sound, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16000)
+        file.writeframes((np.sin(np.arange(16000) / 20) * 8000).astype("<i2").tobytes())
+    told = upload(client, [("a.wav", sound.getvalue()), ("b.png", png("fine"))])
+    job = finished(client, told["job"]["id"], 500)
+    assert job["state"] == "done"
+    assert any("reads image" in problem for problem in job["result"]["problems"])
+    pages = client.get(f"/api/documents/{told['document']['id']}").json()["pages"]
+    assert [(page["name"], page["state"]) for page in pages] == [("a", "failed"), ("b", "read")]
+    line = client.get(f"/api/pages/{pages[0]['id']}").json()["lines"][0]
+    assert client.get(line["audio"]).content.startswith(b"RIFF")
+    assert client.get(f"/api/pages/{pages[0]['id']}/image").status_code == 200
+
+
+@pytest.mark.timeout(600)
+def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) -> None:
+    # A worker that is busy with nothing, as long as it takes to kill it.
+    worker = client.desk.jobs.workers[1]
+    told = upload(client, [("a.png", png("one")), ("b.png", png("two"))])
+    end = time.monotonic() + 200
+    while not any(job["state"] == "running" and job["total"] for job in client.get("/api/jobs").json()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    if worker.pid is not None:
+        os.kill(worker.pid, signal.SIGKILL)
+    job = finished(client, told["job"]["id"], 500)
+    assert job["state"] in ("done", "failed")
+    after = upload(client, [("c.png", png("three"))])
+    assert finished(client, after["job"]["id"], 500)["state"] == "done"
+
+
+def test_a_stuck_worker_is_ended_and_a_cancelled_one_too(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, stuck=0.3)
+    with pytest.raises(WorkerLostError, match="said nothing"):
+        list(worker.run("segment", {"file": _pipe(tmp_path), "upright": True, "right_to_left": False}))
+    assert worker.pid is None
+    worker = Worker(tmp_path, stuck=300)
+    with pytest.raises(Cancelled):
+        list(worker.run("segment", {"file": _pipe(tmp_path), "upright": True, "right_to_left": False}, lambda: True))
+    assert worker.pid is None
+
+
+def _pipe(folder: Path) -> str:
+    """A file whose reading never ends."""
+    place = folder / f"{time.monotonic_ns()}.png"
+    os.mkfifo(place)
+    return str(place)
+
+
+def test_unfinished_jobs_go_on_with_the_next_server(tmp_path: Path) -> None:
+    with opened(tmp_path / "desk") as client:
+        document = put_document(client.desk)
+        client.desk.store.write(
+            lambda c: (
+                c.execute(
+                    "INSERT INTO jobs (kind, document, state, created) VALUES ('again', ?, 'running', '')", (document,)
+                )
+                and None
+            )
+        )
+    with opened(tmp_path / "desk") as client:
+        number = client.get("/api/jobs").json()[0]["id"]
+        assert finished(client, number)["state"] == "done"
+
+
+@pytest.mark.timeout(600)
+def test_adapting_needs_confirmed_lines_and_can_be_cancelled(client: Any) -> None:
+    document = put_document(client.desk, [f"line {'abcdef'[i]}" for i in range(6)], model=client.desk.default_model)
+    page = client.get(f"/api/documents/{document}").json()["pages"][0]["id"]
+    assert client.post(f"/api/documents/{document}/adapt").status_code == 400
+    for line in client.get(f"/api/pages/{page}").json()["lines"]:
+        client.patch(f"/api/lines/{line['id']}", json={"version": line["version"], "state": "confirmed"})
+    job = client.post(f"/api/documents/{document}/adapt").json()
+    assert client.post(f"/api/documents/{document}/adapt").status_code == 400
+    end = time.monotonic() + 100
+    while client.get(f"/api/jobs/{job['id']}").json()["state"] == "queued":
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    client.delete(f"/api/jobs/{job['id']}")
+    assert finished(client, job["id"], 60)["state"] == "cancelled"
+    assert client.get(f"/api/documents/{document}").json()["model"] == client.desk.default_model
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("", "a draft text"),
+        ("a dr", "a draft text"),
+        ("the dr", "the draft text"),
+        ("a draft text, more", "a draft text, more"),
+    ],
+)
+def test_without_emissions_the_draft_is_completed(prefix: str, expected: str) -> None:
+    assert completed_draft("a draft text", prefix) == expected
+
+
+def test_expected_word_error_is_one_minus_the_chance_that_a_word_is_right() -> None:
+    assert expected_word_error("ab c", [0.5, 0.5, 0.1, 1.0]) == pytest.approx(1 - (0.25 + 1) / 2)
+    assert expected_word_error("  ", [0.5, 0.5]) is None
+
+
+def test_any_text_is_placed_in_order() -> None:
+    from fada import CTCBeamDecoder
+
+    decoder = CTCBeamDecoder(SYMBOLS)
+    reader = Reader(decoder, decoder)
+    log_probs = spelt("the fox")
+    for text in ("the fox", "the", "THE FOX", "x" * 500, "tthhee ffooxx", "ü", ""):
+        cells = reader.align(log_probs, text)
+        assert "".join(cell[0] for cell in cells) == text
+        assert all(0 <= start <= end <= 1 for _, _, start, end in cells)
+        assert [cell[2] for cell in cells] == sorted(cell[2] for cell in cells)
+    middles = [(start + end) / 2 * len(log_probs) for _, _, start, end in reader.align(log_probs, "the fox")]
+    assert middles == pytest.approx([1.5 + 3 * i for i in range(7)], abs=1.0)
