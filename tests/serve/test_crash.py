@@ -125,7 +125,11 @@ def test_changes_of_many_threads_are_all_there_and_one_that_fails_undoes_only_it
         with pytest.raises(ValueError, match="undone"):
             store.write(fails)
 
-    threads = [threading.Thread(target=lambda i=i: [add(f"{i}-{j}") for j in range(20)]) for i in range(8)]
+    def add_many(i: int) -> None:
+        for j in range(20):
+            add(f"{i}-{j}")
+
+    threads = [threading.Thread(target=add_many, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

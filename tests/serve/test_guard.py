@@ -183,7 +183,7 @@ def test_a_safe_name_is_one_part_of_a_path(name: str, ending: str) -> None:
 
 @given(st.binary(max_size=100))
 def test_sniffing_never_fails(head: bytes) -> None:
-    assert sniffed(head) is None or sniffed(head).startswith(".")
+    assert (sniffed(head) or ".").startswith(".")
 
 
 def test_a_project_is_open_once_and_no_other_folder_is_taken(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -378,7 +379,8 @@ class Desk:
             wanted = self.store.rows("SELECT name, text FROM texts WHERE document = ? ORDER BY id", document)
             chosen = Chosen.of(json.loads(row["knowledge"]))
             given = {one["name"]: one["text"] for one in wanted}
-            known = Known(self.project.model(row["model"]), given, chosen, self._plain_readings(document), beam)
+            readings = partial(self._plain_readings, document)
+            known = Known(self.project.model(row["model"]), given, chosen, readings, beam)
             self._known[document] = key, known, known.reader(*self.alphabet(row["model"]))
             while len(self._known) > _KNOWN:
                 self._known.popitem(last=False)

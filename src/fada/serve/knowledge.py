@@ -1,6 +1,6 @@
 """What is known of a document, as its decoder takes it: the model's own, texts that were dropped, targets by hand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -40,8 +40,9 @@ class Candidates:
 
     def __init__(self, model: str) -> None:
         self.folder = Path(resolve(model))
-        self.prior = training_text_of(self.folder)
         self.stored = Decoder.of_model(self.folder)
+        own = None if self.stored is None else self.stored.knowledge.prior
+        self.prior: CharDistribution | None = training_text_of(self.folder) or own
 
     @cached_property
     def found(self) -> dict[str, Knowledge]:
@@ -87,11 +88,11 @@ class Known:
     """
 
     def __init__(
-        self, model: str, texts: Mapping[str, str], chosen: Chosen, readings: Sequence[str], beam: int
+        self, model: str, texts: Mapping[str, str], chosen: Chosen, readings: Callable[[], Sequence[str]], beam: int
     ) -> None:
         self.chosen, self.beam = chosen, beam
         self.candidates = candidates_of(model)
-        self.prior = self.candidates.prior or (self.candidates.stored and self.candidates.stored.knowledge.prior)
+        self.prior = self.candidates.prior
         normalizer = self.prior.normalizer if self.prior is not None else None
         self.texts: dict[str, Knowledge] = {}
         for name, text in texts.items():
@@ -161,21 +162,23 @@ class Known:
         """The language model."""
         return self.knowledge.global_lm
 
-    @cached_property
+    @property
     def counted(self) -> CharDistribution | None:
         """The target as it was counted: of the domain, else of the document's own readings."""
         if self.chosen.domain is None:
             return None
         if self.knowledge.targets is not None:
             return self.knowledge.targets.overall
-        return CharDistribution.from_texts(self._readings, _AS_WRITTEN) if any(self._readings) else None
+        readings = self._readings()
+        return CharDistribution.from_texts(readings, _AS_WRITTEN) if any(readings) else None
 
-    @cached_property
+    @property
     def target(self) -> CharDistribution | None:
         """The target with its edits."""
-        if self.counted is None or not self.chosen.targets:
-            return self.counted
-        return self.counted.with_frequency(dict(self.chosen.targets))
+        counted = self.counted
+        if counted is None or not self.chosen.targets:
+            return counted
+        return counted.with_frequency(dict(self.chosen.targets))
 
     def reader(self, symbols: Sequence[str], blank: int) -> Reader:
         """The searches over emissions of an alphabet."""
