@@ -18,6 +18,8 @@ from rapidfuzz.distance import Levenshtein
 
 from fada import load_recognizer, read_lines
 from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.defaults import certainty_of, weights_for
+from fada.decoding.knowledge import read_knowledge
 from fada.serve.reading import Reader
 
 BEAM = 30
@@ -48,16 +50,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lines", help="any source of lines with their text")
     parser.add_argument("--model", default="medieval")
+    parser.add_argument("--knowledge", default=None, help="a .fada file, or a domain that comes with fada, such as la")
+    parser.add_argument("--domain", default=None, help="only lines of this domain")
     parser.add_argument("--split", default=None)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--step", type=int, default=1, help="every so many lines")
     given = parser.parse_args(arguments)
     recognizer = load_recognizer(given.model)
-    found = islice(read_lines(given.lines, split=given.split), 0, given.count * given.step, given.step)
-    lines = [line for line in found if line.text]
+    of_domain = (
+        line for line in read_lines(given.lines, split=given.split) if line.text and given.domain in (None, line.domain)
+    )
+    lines = [*islice(of_domain, 0, given.count * given.step, given.step)]
     emissions = recognizer.emit(lines)
     decoder = CTCBeamDecoder(emissions.symbols, emissions.blank, beam_size=BEAM)
-    reader = Reader(decoder, decoder)
+    guided = decoder
+    if given.knowledge:
+        known = read_knowledge(given.knowledge)
+        weights = weights_for(known.characters, certainty_of(emissions.log_probs))
+        guided = decoder.replace(lm=known.global_lm, lm_weight=weights.lm_weight, length_bonus=weights.length_bonus)
+    reader = Reader(guided, decoder)
     rows, times = [], list[float]()
     for line, log_probs, reading in zip(lines, emissions.log_probs, reader.read(emissions.log_probs), strict=True):
         text = " ".join((line.text or "").split())
