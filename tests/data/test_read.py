@@ -127,7 +127,7 @@ def test_a_zip_of_pages_is_read_like_its_folder(tmp_path: Path) -> None:
 
 def test_files_that_are_not_read_get_advice(tmp_path: Path) -> None:
     write(tmp_path / "a.pdf", "%PDF")
-    with pytest.raises(FadaError, match=r"For .pdf: export its pages as images"):
+    with pytest.raises(FadaError, match=r"For .pdf: `fada segment FILE.pdf"):
         read_lines(tmp_path)
 
 

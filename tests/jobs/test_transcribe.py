@@ -110,6 +110,24 @@ def test_a_page_becomes_what_the_ending_says_with_the_place_of_every_word(
         assert len(found) == len(words)
 
 
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_a_device_is_chosen_or_refused_before_the_work(model: Path, lines: Path, tmp_path: Path, device: str) -> None:
+    assert run("transcribe", model, lines, "--out", tmp_path / "a.tsv", "--device", device).exit_code == 0
+    with pytest.raises(FadaError, match="--device cuda:99: torch cannot use it"):
+        run("transcribe", model, lines, "--out", tmp_path / "b.tsv", "--device", "cuda:99")
+    assert not (tmp_path / "b.tsv").exists()
+
+
+def test_domains_without_a_target_are_told_before_the_work(model: Path, lines: Path, tmp_path: Path) -> None:
+    TargetSet.from_texts({"13": TEXTS["13"]}).save(tmp_path / "targets.json")
+    options = ("--targets", tmp_path / "targets.json", "--domain-from", "folder", "--out", tmp_path / "a.tsv")
+    done = run("transcribe", model, lines, *options)
+    assert done.exit_code == 0
+    first = done.output.splitlines()[0]
+    assert first.startswith("no target for 14 in ")
+    assert "(known: 13)" in done.output.replace("\n", " ")
+
+
 def test_words_join_what_is_found_out_of_a_document(model: Path, lines: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("le roi marc\nla reine dit\n" * 20, encoding="utf-8")
     own = ("--text", tmp_path / "text.txt", "--hot-word", "artus", "--words-share", 0.6)

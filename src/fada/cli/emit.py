@@ -6,7 +6,7 @@ import typer
 
 from fada.cli.options import SHARD, ReadingOptions, with_reading
 from fada.cli.output import echo
-from fada.cli.transcribe import BATCH, THREADS, open_model, show_problems
+from fada.cli.transcribe import BATCH, DEVICE, THREADS, open_model, show_problems
 
 
 def emit(
@@ -18,6 +18,7 @@ def emit(
     out: Path = typer.Option(..., "--out", "-o", help="The .npz file to write; symbols.json is written beside it."),
     batch_size: int = BATCH,
     threads: int | None = THREADS,
+    device: str = DEVICE,
     shard: str | None = SHARD,
 ) -> None:
     """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
@@ -28,7 +29,7 @@ def emit(
     share = Share(Shard.parse(shard)) if shard else None
     out = share.shard.part(out) if share else out
     check_file(out)
-    recognizer, lines = open_model(model, inputs, threads, **reading.given())
+    recognizer, lines = open_model(model, inputs, threads, device, **reading.given())
     lines = share.of(lines) if share else lines
     emissions, failed, notes = run(recognizer, lines, batch_size=batch_size, may_be_empty=share is not None)
     emissions.save(out)

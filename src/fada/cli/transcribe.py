@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fada.decoding.weights import Weights
 
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
+DEVICE = typer.Option(
+    "cpu", "--device", help="cpu; cuda, mps or cuda:1 for models that torch runs; auto: a GPU if there is one."
+)
 THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
 
@@ -63,6 +66,7 @@ def transcribe(
     words_share: float = WORDS_SHARE,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
+    device: str = DEVICE,
     restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
     shard: str | None = SHARD,
 ) -> None:
@@ -90,10 +94,12 @@ def transcribe(
     elif part is not None:
         raise FadaError(f"--shard {shard} without --out: name the file or folder that the parts are to be joined to.")
     source = reading.given()
-    recognizer, lines = open_model(model, inputs, threads, **source)
+    recognizer, lines = open_model(model, inputs, threads, device, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
     domains = any(value is not None for name, value in source.items() if name.startswith("domain"))
+    if known.targets is not None:
+        _tell_untargeted(known.targets, {line.domain for line in lines.without_media()})
     if lm is not None and known.says_text:
         raise FadaError("--lm and --text or --knowledge: each is a language model, and one is used. Leave one out.")
     weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned, domains)
@@ -233,6 +239,16 @@ def _decoder(
     return weights, known.load(own, order=settings.lm_order, share=settings.lm_share), None
 
 
+def _tell_untargeted(targets: Path, domains: set[str | None]) -> None:
+    """Say, before the work, which domains of the lines have no target."""
+    from fada.targets.target_set import TargetSet
+
+    known = TargetSet.load(targets)
+    if unknown := sorted(domain for domain in domains if domain is not None and domain not in known):
+        told = f"no target for {', '.join(unknown[:5])} in {targets} (known: {', '.join(list(known)[:10])})"
+        echo(f"{told}: such lines are guided to that of all domains together", err=True)
+
+
 def _with_language(
     weights: "Weights",
     knowledge: "Knowledge",
@@ -257,13 +273,15 @@ def _with_language(
     return weights.change(lm="global", lm_weight=weight), own
 
 
-def open_model(model: str, inputs: list[str], threads: int | None, **source: Any) -> tuple[Any, Any]:
+def open_model(
+    model: str, inputs: list[str], threads: int | None, device: str = "cpu", **source: Any
+) -> tuple[Any, Any]:
     """The recogniser and the lines, those without transcription as well."""
     from fada.data.source import read_lines
-    from fada.models.registry import load_recognizer
+    from fada.models.registry import load_on_device
 
     lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, **source)
-    recognizer = load_recognizer(model)
+    recognizer = load_on_device(model, device)
     if threads:
         recognizer.use_threads(threads)
     return recognizer, lines

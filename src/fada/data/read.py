@@ -36,8 +36,7 @@ ZIP_RATIO = 200
 """Neither is one that unpacks to more than a gigabyte and so many times its own size."""
 
 ADVICE: Mapping[str, str] = {
-    ".pdf": "export its pages as images (for instance with pdftoppm -r 300 -png), find their lines with a segmenter "
-    "(kraken, eScriptorium, Transkribus), and give the ALTO or PAGE files",
+    ".pdf": "`fada segment FILE.pdf --out pages/` finds the lines of its pages (extra pages); then give pages/",
     ".heic": "save the photographs as JPEG or PNG",
     ".heif": "save the photographs as JPEG or PNG",
     ".djvu": "export its pages as images (for instance with ddjvu -format=tiff)",

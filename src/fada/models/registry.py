@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fada.errors import FadaError
+from fada.errors import EXTRAS, FadaError, missing_extra
 from fada.models.folders import resolve
 
 if TYPE_CHECKING:
@@ -100,6 +100,33 @@ def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
                 recognizer.folder = Path(path)
                 return recognizer
     return load_network(name)
+
+
+def load_on_device(name: str | os.PathLike[str], device: str) -> "Recognizer":
+    """A recogniser that reads on a device of torch: ``cuda``, ``mps``, ``cuda:1``; ``auto`` for a GPU if there is one.
+
+    Without one, and on the ``cpu``, it is what :func:`load_recognizer` gives.
+    """
+    if device == "cpu":
+        return load_recognizer(name)
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if device == "auto":
+            return load_recognizer(name)
+        raise missing_extra("torch", EXTRAS["torch"], f"--device {device}") from None
+    there = [kind for kind in ("cuda", "mps") if getattr(torch, kind).is_available()]
+    if device == "auto":
+        return load_on_device(name, there[0] if there else "cpu")
+    try:
+        network = load_network(name)
+        network.model.to(torch.device(device))  # type: ignore[arg-type]
+    except (RuntimeError, AssertionError) as error:
+        found = ", ".join(["cpu", *there])
+        raise FadaError(
+            f"--device {device}: torch cannot use it ({str(error).splitlines()[0]}); found {found}."
+        ) from None
+    return network
 
 
 def load_network(name: str | os.PathLike[str]) -> "Network":
