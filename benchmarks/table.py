@@ -18,7 +18,7 @@ from typing import Any
 
 from fada.evaluation.table import markdown_table
 
-PARTS = ("reading",)
+PARTS = ("reading", "searching")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pickle
 import signal
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -171,7 +172,7 @@ def random_case(seed: int, names: Sequence[str], distances: Sequence[str]) -> No
         target=target,
         lam=float(rng.choice([0.02, 0.3, 0.7, 1.0])),
         distance=distances[int(rng.integers(len(distances)))],
-        scale=float(rng.choice([1.0, 30.0])),
+        scale=float(rng.choice([1.0, 30.0, 300.0])),
         lm=lm,
         lm_weight=float(rng.uniform(0.1, 1.5)) if lm else 0.0,
         prior=random_target(rng, written, normalizer) if extras >= 2 and target else None,
@@ -796,3 +797,23 @@ def test_the_score_of_an_edited_target_is_eq2_and_the_weights_of_its_characters(
     weights = dict(zip(target.symbols, target.edit_weights, strict=True))
     expected = 0.5 * best.log_prob - 0.5 * some(best.distance) + sum(weights[c] for c in best.text)
     assert best.score == pytest.approx(expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
+def test_classes_with_the_same_text_are_one(seed: int, kind: type) -> None:
+    """Against every path there is: the texts of frames, repetitions taken for one and blanks left out."""
+    rng = np.random.default_rng(seed)
+    symbols = ["a", "", "b", "a", "b", "a"]
+    log_probs = random_log_probs(rng, 4, len(symbols)).astype(kind)
+    expected: Counter[str] = Counter()
+    for path in itertools.product(range(len(symbols)), repeat=len(log_probs)):
+        read = [symbol for symbol, _ in itertools.groupby(symbols[c] for c in path)]
+        expected["".join(read)] += float(np.exp(sum(log_probs[t, c] for t, c in enumerate(path))))
+    decoder = CTCBeamDecoder(symbols, blank=1, beam_size=200)
+    found = decoder.decode(log_probs, nbest=200, alignment=True)
+    assert {h.text: np.exp(h.log_prob) for h in found} == pytest.approx(expected, rel=1e-4)
+    assert len({h.text for h in found}) == len(found)
+    assert {c for h in found for c in h.labels} <= {0, 2}
+    assert decoder.decode(log_probs, prefix="b")[0].text == max((t for t in expected if t[:1] == "b"), key=expected.get)
+    assert decoder.greedy(log_probs).text in expected

@@ -43,6 +43,24 @@ class Classes:
         self.starts = np.cumsum([0, *map(len, self.symbols)], dtype=np.int64)
         """(V + 1,) where each symbol starts in `codes`."""
         self.codes = np.array([ord(c) for symbol in self.symbols for c in symbol], np.uint32)
+        first: dict[str, int] = {}
+        named = [(c, symbol) for c, symbol in enumerate(self.symbols) if symbol and c != self.blank]
+        self.twins = {c: first[symbol] for c, symbol in named if first.setdefault(symbol, c) != c}
+        """Classes that write the same as an earlier one, and that one."""
+
+    def merged(self, log_probs: np.ndarray) -> np.ndarray:
+        """The same with the probability of classes that write the same text given to the first of them.
+
+        They are one class from here on: two frames side by side that are read as one and as the other are one
+        character, as two frames of one class are; a character that is written twice has a blank in between.
+        """
+        if not self.twins:
+            return log_probs
+        merged = log_probs.copy()
+        for other, first in self.twins.items():
+            merged[:, first] = np.logaddexp(merged[:, first], merged[:, other])
+            merged[:, other] = -np.inf
+        return merged
 
     def read(self, log_probs: Any, name: str = "line 0") -> np.ndarray:
         """(T, V) float32 or float64 as the search can read it; refuses what is not log-probabilities of the classes."""
@@ -64,7 +82,9 @@ class Classes:
 
     def beginnings(self, prefix: str) -> list[tuple[int, ...]]:
         """The shortest label sequences that write `prefix`, or a text that begins with it, without empty labels."""
-        written = [(c, symbol) for c, symbol in enumerate(self.symbols) if symbol and c != self.blank]
+        written = [
+            (c, symbol) for c, symbol in enumerate(self.symbols) if symbol and c != self.blank and c not in self.twins
+        ]
         found: list[tuple[int, ...]] = []
         open_: list[tuple[tuple[int, ...], str]] = [((), prefix)]
         while open_:
@@ -210,10 +230,10 @@ class Batch:
         except TypeError:
             shapes = []
         refused = {}
-        if not shapes or any(shape[1] != V for shape in shapes):
+        if not shapes or classes.twins or any(shape[1] != V for shape in shapes):
             for i, line in enumerate(lines):
                 try:
-                    self.lines[i] = classes.read(line, self.name(i))
+                    self.lines[i] = classes.merged(classes.read(line, self.name(i)))
                 except FadaError as error:
                     refused[i] = error
                     self.lines[i] = np.empty((0, V))

@@ -59,7 +59,8 @@ class CTCBeamDecoder:
 
     Args:
         symbols: (V,) the text of each class of the model: any strings, also empty, of several code points or combining
-            marks. That of the blank is ignored.
+            marks. That of the blank is ignored. Classes with the same text are one class: their probabilities are
+            added in every frame, and one beside the other is one character.
         blank: index of the blank class.
         beam_size: hypotheses kept per frame. 1 follows the single best prefix by the whole score: nearly best path
             decoding, and the one setting in which a hypothesis cannot be overtaken later.
@@ -252,7 +253,7 @@ class CTCBeamDecoder:
 
         `log_prob` and `score` are those of the one path.
         """
-        line = normalized(self._classes.read(log_probs))
+        line = self._classes.merged(normalized(self._classes.read(log_probs)))
         best = line.argmax(axis=1)
         starts = np.flatnonzero(np.diff(best, prepend=-1))
         labels = tuple(c for c in best[starts].tolist() if c != self.blank)

@@ -143,7 +143,7 @@ class CharNgram:
             text=np.ascontiguousarray(text),
             text_share=np.ascontiguousarray(share),
             context=np.concatenate([c + r for (c, _), r in zip(contexts, rows[:-1], strict=True)]).astype(np.int32),
-            bounds=bounds,
+            bounds=np.nextafter(bounds.astype(np.float32), np.float32(np.inf)),
         )
 
     def character_log_probs(self, text: str, end: bool = False) -> np.ndarray:

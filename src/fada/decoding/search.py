@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -75,6 +75,10 @@ class Search(Protocol):
         """The texts of the cheapest search, without any knowledge."""
         return self.choose(Weights(beam=1))
 
+    def take(self, rows: Sequence[int]) -> "Search | None":
+        """A search over these lines only, which finds the same in them; None where that would save nothing."""
+        return None
+
     def check(self, weights: Weights) -> None:
         """Refuse weights that ask for a term this search does not have, or for knowledge that is not there."""
         self.knowledge.check(weights)
@@ -127,6 +131,11 @@ class BeamSearch(Search):
             ids=self.ids,
         )
         return [nbest[0] for nbest in found]
+
+    def take(self, rows: Sequence[int]) -> "BeamSearch":
+        """A search over these lines only."""
+        chosen = self.emissions.ordered([self.ids[row] for row in rows])
+        return BeamSearch(chosen, self.knowledge, self._decoder.threads)
 
     def recognized(self) -> Iterator[bytes]:
         """The emissions."""

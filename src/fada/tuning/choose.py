@@ -136,7 +136,10 @@ def decide(trials: Trials, plain: Weights, folds: "Folds", rule: Rule = "best", 
         guidance_gain=guidance_gain,
         best=_point(trials, best, plain, folds),
         warning=_not_better(*refused, chosen, folds) if refused else None,
-        curve=[_point(trials, weights, plain, folds) for weights in every],
+        curve=[
+            *(_point(trials, weights, plain, folds) for weights in every),
+            *(_point_of_few(trials, weights, plain) for weights in trials.given_up if weights not in trials.counts),
+        ],
         line_digests=line_digests(trials.search.ids, trials.references),
         seed=seed,
         fada_version=__version__,
@@ -260,4 +263,23 @@ def _point(trials: Trials, weights: Weights, plain: Weights, folds: Folds) -> Po
         difference=round(trials.error(weights) - trials.error(plain), 4),
         se=round(trials.difference_se(trials.counts[plain], trials.counts[weights], folds.clusters), 4),
         **{metric: round(trials.error(weights, metric), 4) for metric in METRICS},
+    )
+
+
+def _point_of_few(trials: Trials, weights: Weights, plain: Weights) -> Point:
+    """A setting that was given up: what it differs by from plain on the lines it was tried on."""
+    counts = trials.given_up[weights]
+    lines = len(counts.edits)
+    same = Counts(*(values[trials.order[:lines]] for values in trials.counts[plain]))
+    rates = {
+        metric: trials.error(plain, metric) + trials.rate(counts, metric) - trials.rate(same, metric)
+        for metric in METRICS
+    }
+    return Point(
+        weights=weights,
+        error=round(rates[trials.metric], 4),
+        difference=round(rates[trials.metric] - trials.error(plain), 4),
+        se=round(trials.difference_se(same, counts, range(lines)), 4),
+        lines=lines,
+        **{metric: round(rate, 4) for metric, rate in rates.items()},
     )

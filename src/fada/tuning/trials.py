@@ -19,6 +19,11 @@ from fada.evaluation.edits import score_lines
 from fada.evaluation.significance import Floats
 from fada.tuning.tuned import METRICS, Metric, PathLike
 
+FEWEST = 24
+"""Settings are first compared on so many lines, then on four times as many each time."""
+DOUBT = 4.0
+"""A setting is given up when its paired difference from the best exceeds so many standard errors."""
+
 Fractions = tuple[Floats, Floats]
 """Numerators and denominators of an error rate in percent, both (lines,)."""
 
@@ -56,6 +61,10 @@ class Trials:
         self._stored: dict[Weights, Counts] = {}
         nothing = score_lines(self.references, [""] * len(self.references), normalization=normalization)
         self._characters, self._words = nothing.characters, nothing.words
+        self.given_up: dict[Weights, Counts] = {}
+        """The counts, on the first lines of `order`, of settings that were beyond doubt worse there than another."""
+        self.order = np.random.default_rng(0).permutation(len(self.references))
+        self._heats: list[tuple[NDArray[np.int64], Search]] | None = None
         self._store = Path(store) if store is not None else None
         if self._store is not None:
             self._resume(self._store)
@@ -72,16 +81,18 @@ class Trials:
             self._append(weights)
         return self.error(weights)
 
-    def count(self, texts: Sequence[str]) -> Counts:
-        """The counts of texts of all lines."""
-        lines = score_lines(self.references, texts, normalization=self.normalization)
+    def count(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Counts:
+        """The counts of texts of all lines, or of these."""
+        references = self.references if rows is None else [self.references[row] for row in rows]
+        lines = score_lines(references, texts, normalization=self.normalization)
         return Counts(lines.edits, lines.word_edits, np.maximum(lines.characters, lines.predicted_characters))
 
     def fractions(self, counts: Counts, metric: Metric | None = None) -> Fractions:
-        """What the metric (that tuned by, if not named) divides by what."""
+        """What the metric (that tuned by, if not named) divides by what; counts of fewer lines are of the first."""
         name = metric or self.metric
         edits = counts.word_edits if name == "wer" else counts.edits
-        lengths = {"cer": self._characters, "wer": self._words, "ned": counts.longer}[name]
+        rows = slice(None) if len(edits) == len(self.references) else self.order[: len(edits)]
+        lengths = {"cer": self._characters[rows], "wer": self._words[rows], "ned": counts.longer}[name]
         return 100.0 * edits, lengths.astype(np.float64)
 
     def rate(self, counts: Counts, metric: Metric | None = None) -> float:
@@ -98,11 +109,59 @@ class Trials:
         return min(self.counts if among is None else among, key=self.error)
 
     def best_of(self, candidates: Iterable[Weights], description: str) -> Weights:
-        """Evaluate all, with progress, and return the best of them."""
+        """Evaluate all, with progress, and return the best of them.
+
+        Lines are decoded in heats, a few first: what is beyond doubt worse there than the best is given up.
+        """
         unique = list(dict.fromkeys(candidates))
-        for weights in track(unique, description):
+        known = [weights for weights in unique if weights in self.counts or weights in self._stored]
+        open_ = {weights: list[Counts]() for weights in unique if weights not in known}
+        for weights in known:
             self.evaluate(weights)
-        return self.best(unique)
+        heats = self.heats if len(open_) > 1 else [(self.order, self.search)]
+        for number, (rows, search) in enumerate(heats):
+            last = number == len(heats) - 1
+            for weights in track(list(open_), description if last else f"{description}, {len(rows)} lines"):
+                if len(heats) == 1:
+                    self.evaluate(weights)
+                    continue
+                open_[weights].append(self.count(search.choose(weights), rows.tolist()))
+                if last:
+                    self._keep(weights, open_[weights])
+            if not last:
+                self._give_up(open_)
+        return self.best([weights for weights in unique if weights in self.counts])
+
+    @property
+    def heats(self) -> list[tuple[NDArray[np.int64], Search]]:
+        """The lines in portions, each four times as many as those before it, each with a search of its own."""
+        if self._heats is None:
+            ends = [end for k in range(8) if 2 * (end := FEWEST * 4**k) < len(self.order)]
+            parts = np.split(self.order, ends) if ends else []
+            searches = [(rows, self.search.take(rows.tolist())) for rows in parts]
+            whole = [(rows, search) for rows, search in searches if search is not None]
+            self._heats = whole if whole and len(whole) == len(parts) else [(self.order, self.search)]
+        return self._heats
+
+    def _keep(self, weights: Weights, parts: Sequence[Counts]) -> None:
+        """The counts of all heats as those of all lines."""
+        place = np.argsort(self.order)
+        self.counts[weights] = Counts(*(np.concatenate(column)[place] for column in zip(*parts, strict=True)))
+        self._append(weights)
+
+    def _give_up(self, open_: dict[Weights, list[Counts]]) -> None:
+        """Leave out what is worse than the best, of these or of those evaluated before, beyond doubt."""
+        so_far = {w: Counts(*(np.concatenate(c) for c in zip(*parts, strict=True))) for w, parts in open_.items()}
+        lines = len(next(iter(so_far.values())).edits)
+        rivals = [*so_far.values()]
+        if self.counts:
+            rivals.append(Counts(*(values[self.order[:lines]] for values in self.counts[self.best()])))
+        best, winner = min(rivals, key=self.rate), min(so_far, key=lambda weights: self.rate(so_far[weights]))
+        for weights, counts in so_far.items():
+            worse = self.rate(counts) - self.rate(best)
+            if weights != winner and worse > 0 and worse > DOUBT * self.difference_se(best, counts, range(lines)):
+                self.given_up[weights] = counts
+                del open_[weights]
 
     def difference_se(self, a: Counts, b: Counts, clusters: Sequence[object]) -> float:
         """Standard error of the paired difference of two error rates in points."""

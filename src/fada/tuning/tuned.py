@@ -64,6 +64,9 @@ class Point(_Flat):
     cer: float | None = None
     wer: float | None = None
     ned: float | None = None
+    lines: int | None = None
+    """How many lines it was judged by, if not by all: it was beyond doubt worse than the best on these. Its error rate
+    is then that of plain decoding with the difference on these lines."""
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

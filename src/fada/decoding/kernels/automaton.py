@@ -35,7 +35,7 @@ class Automaton(NamedTuple):
     context: np.ndarray
     """(states,) int32 row of `bounds` that holds for a state: its last characters are the row's."""
     bounds: np.ndarray
-    """(contexts, V) float64 the highest log-probability of each class after any state of a context."""
+    """(contexts, V) float32 the highest log-probability of each class after any state of a context."""
 
 
 @njit(cache=True, nogil=True)

@@ -34,14 +34,15 @@ P_BLANK, P_LABEL, TOTAL, LOG_TOTAL = 0, 1, 2, 3
 NEW_BLANK, NEW_LABEL, NEW_LOG = 4, 5, 6
 EXTRA, REST, REACH = 7, 8, 9
 SQUARES, PRODUCTS, DISTANCE, CONSTANT = 10, 11, 12, 13
-LM_TOTAL, VALUES = 14, 16
+LM_TOTAL, LOOSE, VALUES = 14, 15, 16
 """What is known of a live hypothesis, side by side in memory: the probability of its paths that end in a blank, of
 those that end in its last label, their sum and its logarithm; the same after the current frame; the part of the score
 that is neither λ log P nor distance, the score without λ log P, the most that can be after one symbol more (before that
 symbol's own contribution); Σc², Σcq, the distance and the part of W2² one character later that does not depend on the
-character; the log-probability by the language model."""
-NODE, LAST, TAIL, LENGTH, HIGHEST, PLACES = 0, 1, 2, 3, 4, 8
-"""Its node in the trie, its last label, its tail (see `_symbols`), its number of characters and their highest count."""
+character; the log-probability by the language model; how much more than one character a general step can gain."""
+NODE, LAST, TAIL, LENGTH, HIGHEST, NUMBER, PLACES = 0, 1, 2, 3, 4, 5, 8
+"""Its node in the trie, its last label, its tail (see `_symbols`), its number of characters and their highest count; a
+number that no other hypothesis of this slot had."""
 
 _LOWEST = -1e300
 _FEW = 32
@@ -242,18 +243,41 @@ def _raise_ceiling(
     lm_state: np.ndarray,
     active: np.ndarray,
     n_active: int,
+    highest: np.ndarray,
     ceiling: np.ndarray,
 ) -> None:
     """The most each class can add to a score after any of the live hypotheses, language model included."""
-    for c in range(ceiling.shape[0]):
-        ceiling[c] = -math.inf
+    for c in range(highest.shape[0]):
+        highest[c] = bounds[context[lm_state[active[0], 0]], c]
     for a in range(n_active):
-        for m in range(lm_state.shape[1]):
+        for m in range(0 if a else 1, lm_state.shape[1]):
             row = context[lm_state[active[a], m]]
-            for c in range(ceiling.shape[0]):
-                ceiling[c] = max(ceiling[c], bounds[row, c])
+            for c in range(highest.shape[0]):
+                highest[c] = max(highest[c], bounds[row, c])
     for c in range(ceiling.shape[0]):
-        ceiling[c] = class_ceiling[g, c] + lm_weight * ceiling[c]
+        ceiling[c] = class_ceiling[g, c] + lm_weight * highest[c]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _lowest_square(
+    kind: int,
+    counts: np.ndarray,
+    at_most: np.ndarray,
+    highest: int,
+    reference: np.ndarray,
+    one: float,
+    two: float,
+) -> float:
+    """The least that one character more adds to the part of W2² that does not depend on the character."""
+    lowest = math.inf
+    if kind == SORTED_W2:
+        for k in range(highest + 1):
+            if at_most[k] > 0:
+                lowest = min(lowest, (2 * k + 1) * two + reference[at_most[k] - 1] * one)
+    else:
+        for i in range(reference.shape[0]):
+            lowest = min(lowest, (2 * counts[i] + 1) * two + reference[i] * one)
+    return lowest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -495,6 +519,18 @@ def _search(with_all_terms: bool) -> Any:
         class_ceiling = score.class_ceiling
         bounds = lm.bounds
         context = lm.context
+        highest_bound = np.empty(V, np.float32)
+        # What the language model said of the classes after each hypothesis, as far as it was asked.
+        asked = np.zeros((2 * K + 1 if uses_lm else 1, V), np.int32)
+        lm_value = np.empty(asked.shape)
+        lm_reached = np.empty((asked.shape[0], V, components), np.int32)
+        born = 0
+        # One character more has a least distance that can be known, which pays where distances outweigh λ log P; a
+        # general step can do more.
+        bounds_step = guided and incremental and mu * math.sqrt(2.0 / n) > 2.0 * lam
+        silent = False
+        for c in range(V):
+            silent = silent or (c != blank and table_cell[c] == NO_CHARACTER)
         given_labels, label_starts, forward, forward_starts = beginnings
 
         # -- trie: parent, label, first child and next sibling of each node; the slot of a live one
@@ -534,7 +570,6 @@ def _search(with_all_terms: bool) -> Any:
         waiting_class = np.empty(V, np.int64)
         probability = np.empty(V)
         computed_at = np.empty(V, np.int32)
-        reached = np.zeros(components, np.int32)
 
         linear, quadratic, most_relief = _by_length(most_frames * most_added + 2, score)
 
@@ -589,6 +624,8 @@ def _search(with_all_terms: bool) -> Any:
             value_of[0, EXTRA] = 0.0
             value_of[0, LM_TOTAL] = 0.0
             place_of[0, TAIL] = 0
+            born += 1
+            place_of[0, NUMBER] = born
             for m in range(components):
                 lm_state[0, m] = lm.start[m]
             place_of[0, HIGHEST] = 0
@@ -606,6 +643,7 @@ def _search(with_all_terms: bool) -> Any:
             value_of[0, REST] = -mu * value_of[0, DISTANCE]
             value_of[0, REACH] = -max(0.0, mu * value_of[0, DISTANCE] - most_relief[0])
             value_of[0, CONSTANT] = q_mean
+            value_of[0, LOOSE] = 0.0
             log_scale = 0.0
             status = DONE
             is_new = True
@@ -699,24 +737,42 @@ def _search(with_all_terms: bool) -> Any:
                     full = size == K
 
                     # -- classes that can matter, in falling order of what they contribute at most
-                    if uses_lm and is_new:
-                        _raise_ceiling(
-                            class_ceiling, g, bounds, context, lm_weight, lm_state, active, n_active, ceiling
-                        )
+                    if is_new and (uses_lm or (bounds_step and has_general)):
+                        is_new = False
+                        if uses_lm:
+                            _raise_ceiling(
+                                class_ceiling,
+                                g,
+                                bounds,
+                                context,
+                                lm_weight,
+                                lm_state,
+                                active,
+                                n_active,
+                                highest_bound,
+                                ceiling,
+                            )
+                        if bounds_step and has_general:
+                            loose = 0.0
+                            for a in range(n_active):
+                                loose = max(loose, value_of[active[a], LOOSE])
+                            for c in range(V):
+                                if table_cell[c] == GENERAL:
+                                    ceiling[c] = (ceiling[c] if uses_lm else class_ceiling[g, c]) + loose
                         for c in range(V):
                             slack[c] = ceiling[c] - weights[c]
-                        is_new = False
                     threshold = lowest_score - best_base if full else _LOWEST
                     if wide:
                         found = _contributions(wide_rows, t, lam, ceiling, threshold, gain)
                     else:
                         found = _contributions(narrow_rows, t, lam, ceiling, threshold, gain)
                     ready = 0
-                    if found > 0:
-                        found = 0
-                        for c in range(V):
-                            candidates[found] = c
-                            found += gain[c] >= threshold
+                    j = 0
+                    c = 0
+                    while j < found:
+                        candidates[j] = c
+                        j += gain[c] >= threshold
+                        c += 1
                     if found <= _FEW:
                         _sort_by_gain(candidates, found, gain, best_gain, best_class)
                         ready = found
@@ -769,6 +825,14 @@ def _search(with_all_terms: bool) -> Any:
                                     if value_of[s, P_BLANK] <= 0.0:
                                         continue
                                     value += lam * (math.log(value_of[s, P_BLANK]) - log_total)
+                                told = 0.0
+                                if uses_lm:
+                                    if asked[s, c] == place_of[s, NUMBER]:
+                                        told = lm_weight * lm_value[s, c]
+                                    else:
+                                        told = lm_weight * _most(bounds, context, lm_state, s, c)
+                                    if full and value + told < lowest_score:
+                                        continue
                                 if tracks:
                                     cell = table_cell[c]
                                     if irregular or cell == GENERAL:
@@ -823,9 +887,9 @@ def _search(with_all_terms: bool) -> Any:
                                                 else reference[cell]
                                             )
                                             square = constant + (2 * k + 1) * two + q * one
-                                            if full and not uses_lm:
+                                            if full:
                                                 # Most do not get in, which can be seen without the square root.
-                                                room = value - lowest_score
+                                                room = value + told - lowest_score
                                                 if room < 0.0 or square * squared_weight > room * room * _ROUNDING:
                                                     continue
                                             if square > 0.0:
@@ -835,10 +899,12 @@ def _search(with_all_terms: bool) -> Any:
                                             value -= mu * counted_distance(kind, tally[s], length + 1, reference)
                                             tally[s, cell] -= 1
                                 if uses_lm:
-                                    most = _most(bounds, context, lm_state, s, c)
-                                    if full and value + lm_weight * most < lowest_score:
+                                    if full and value + told < lowest_score:
                                         continue
-                                    value += lm_weight * automaton_step(lm, lm_state[s], c, reached)
+                                    if asked[s, c] != place_of[s, NUMBER]:
+                                        asked[s, c] = place_of[s, NUMBER]
+                                        lm_value[s, c] = automaton_step(lm, lm_state[s], c, lm_reached[s, c])
+                                    value += lm_weight * lm_value[s, c]
                                 key = (np.int64(s) << shift) | c
                                 if not full:
                                     push(heap_score, heap_key, size, value, key)
@@ -898,11 +964,15 @@ def _search(with_all_terms: bool) -> Any:
                     place_of[d, LAST] = c
                     extra = value_of[s, EXTRA] + weights[c]
                     if uses_lm:
-                        step = automaton_step(lm, lm_state[s], c, reached)
+                        if asked[s, c] != place_of[s, NUMBER]:
+                            lm_value[s, c] = automaton_step(lm, lm_state[s], c, lm_reached[s, c])
+                        step = lm_value[s, c]
+                        born += 1
+                        place_of[d, NUMBER] = born
                         value_of[d, LM_TOTAL] = value_of[s, LM_TOTAL] + step
                         extra += lm_weight * step
                         for m in range(components):
-                            lm_state[d, m] = reached[m]
+                            lm_state[d, m] = lm_reached[s, c, m]
                     cell = NO_CHARACTER
                     length = place_of[s, LENGTH]
                     begin = 0
@@ -976,7 +1046,24 @@ def _search(with_all_terms: bool) -> Any:
                         value_of[d, CONSTANT] = squares * quadratic[length + 1] + products * linear[length + 1] + q_mean
                         value_of[d, DISTANCE] = distance
                         rest -= mu * distance
-                        reach -= max(0.0, mu * distance - most_relief[length])
+                        loosely = max(0.0, mu * distance - most_relief[length])
+                        value_of[d, LOOSE] = 0.0
+                        if bounds_step and not (has_general and table_irregular[place_of[d, TAIL]]):
+                            square = value_of[d, CONSTANT] + _lowest_square(
+                                kind,
+                                tally[d],
+                                tally[d, split:],
+                                top,
+                                reference,
+                                linear[length + 1],
+                                quadratic[length + 1],
+                            )
+                            least = math.sqrt(square) if square > 0.0 else 0.0
+                            tightly = max(loosely, mu * (min(least, distance) if silent else least) - 1e-12)
+                            value_of[d, LOOSE] = tightly - loosely
+                            reach -= tightly
+                        else:
+                            reach -= loosely
                     value_of[d, REST] = rest
                     value_of[d, REACH] = reach
 

@@ -1,0 +1,118 @@
+"""The CTC search: against other decoders, with a language model, line by line, far from the recogniser; and tuning.
+
+Rows of :mod:`benchmarks.table`. With ``--lines SOURCE`` the built-in French model reads the test lines of a
+data set once and its emissions are searched; else emissions are made up (see :mod:`benchmarks.ctc`). Run with:
+python -m benchmarks.table searching [--lines SOURCE] [--rounds N]
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.ctc import SYMBOLS, corpus_lines
+from benchmarks.ctc import emissions as made_up
+from benchmarks.table import Options, Row, alternating
+from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.emissions import Emissions
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.search import BeamSearch
+from fada.tuning import trials
+from fada.tuning.choose import Tuning, tune
+
+GOALS = {5: "6", 25: "8", 100: "6"}
+"""Times fast-ctc-decode, by beam."""
+MOST_LINES = 100
+Decode = Callable[[], list[str]]
+
+
+def read(source: str | None) -> tuple[Emissions, Knowledge]:
+    """Emissions of real or made-up lines with references, and what is known of them."""
+    if source is None:
+        texts, log_probs = made_up(MOST_LINES)
+        domains = ["1" if i % 2 else "2" for i in range(len(texts))]
+        other = corpus_lines(2000, np.random.default_rng(99))
+        knowledge = Knowledge.from_texts({"1": other[::2], "2": other[1::2]})
+        return Emissions([str(i) for i in range(len(texts))], log_probs, tuple(SYMBOLS), 0, domains, texts), knowledge
+    from fada.data.source import read_lines
+    from fada.models.registry import load_recognizer
+
+    lines = list(read_lines(source))
+    texts_of: dict[str, list[str]] = {}
+    for line in lines:
+        if line.split in (None, "train"):
+            texts_of.setdefault(line.domain or "", []).append(line.text or "")
+    search = load_recognizer("french").search([line for line in lines if line.split in (None, "test")])
+    if not isinstance(search, BeamSearch):
+        raise TypeError("the built-in French model gives emissions")
+    return search.emissions, Knowledge.from_texts(texts_of)
+
+
+def ours(data: Emissions, lines: Sequence[np.ndarray], **settings: Any) -> Decode:
+    """Our search of all lines in one call."""
+    decoder = CTCBeamDecoder(data.symbols, data.blank, threads=1, **settings)
+    return lambda: [found[0].text for found in decoder.decode_batch(lines)]
+
+
+def fast_ctc_decode(data: Emissions, lines: Sequence[np.ndarray], beam: int) -> Decode:
+    """fast-ctc-decode, which leaves out classes below 1e-3; it wants the blank first and one character for a class."""
+    from fast_ctc_decode import beam_search
+
+    order = [data.blank, *(c for c in range(len(data.symbols)) if c != data.blank)]
+    names = "".join(chr(0xE000 + i) for i in range(len(order)))
+    written = {ord(name): data.symbols[c] for name, c in zip(names, order, strict=True)}
+    sorted_lines = [np.ascontiguousarray(line[:, order]) for line in lines]
+    return lambda: [
+        beam_search(np.exp(line), names, beam_size=beam, beam_cut_threshold=1e-3)[0].translate(written)
+        for line in sorted_lines
+    ]
+
+
+def rows(options: Options) -> Iterator[Row]:
+    """Every comparison."""
+    data, knowledge = read(options.lines)
+    kind = "made-up lines" if options.lines is None else "real lines"
+    lines = data.log_probs[:MOST_LINES]
+    domain = next(iter(knowledge.domain_lms))
+    target, mixed = knowledge.target_of(domain), knowledge.lm_of("domain", domain)
+    for beam, goal in GOALS.items():
+        plain = ours(data, lines, beam_size=beam)
+        try:
+            peer = fast_ctc_decode(data, lines, beam)
+        except ImportError:
+            pass
+        else:
+            same = np.mean([a == b for a, b in zip(plain(), peer(), strict=True)])
+            told = f"fast-ctc-decode, {100 * same:.0f} % the same text"
+            yield Row(f"search, beam {beam}, {kind}", told, *alternating(plain, peer, options.rounds), goal)
+    plain = ours(data, lines, beam_size=5)
+    one = CTCBeamDecoder(data.symbols, data.blank, threads=1)
+    others: dict[str, tuple[Decode, str]] = {
+        "line by line": (lambda: [one.decode(line)[0].text for line in lines], "at most 1.3"),
+        "with a 6-gram": (ours(data, lines, lm=knowledge.global_lm, lm_weight=0.5, length_bonus=0.5), "at most 1.8"),
+        "with two mixed 6-grams": (ours(data, lines, lm=mixed, lm_weight=0.5, length_bonus=0.5), ""),
+        "guided, λ 0.5": (ours(data, lines, target=target), ""),
+        "guided, λ 0.05, aligned_w2, scale 100": (
+            ours(data, lines, target=target, lam=0.05, scale=100.0, distance="aligned_w2"),
+            "",
+        ),
+    }
+    for name, (other, wanted) in others.items():
+        yield Row(f"search, beam 5, {kind}", name, *alternating(plain, other, options.rounds), wanted)
+    yield tuning(BeamSearch(data, knowledge, threads=1), kind)
+
+
+def tuning(search: BeamSearch, kind: str) -> Row:
+    """Tuning in heats against every setting on every line, once; says whether the choice is the same."""
+    chosen, seconds = [], []
+    usual = trials.FEWEST
+    for fewest in (usual, len(search.ids)):
+        trials.FEWEST = fewest
+        started = time.process_time()
+        chosen.append(tune(search, Tuning()).weights)
+        seconds.append(time.process_time() - started)
+    trials.FEWEST = usual
+    same = "the same choice" if chosen[0] == chosen[1] else f"another choice, {chosen[1].name}"
+    told = f"every setting on every line, {same}"
+    return Row(f"tuning, full grid, {kind}", told, [seconds[1] / seconds[0]], seconds[:1], "10")
