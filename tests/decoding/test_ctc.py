@@ -182,7 +182,8 @@ def random_case(seed: int, names: Sequence[str], distances: Sequence[str]) -> No
         allowed=set("abde\u0301 ") if seed % 11 == 0 else None,
         threads=1,
     )
-    expected = dictionary_beam(log_probs, blank, decoder.beam_size, definition(decoder, target, lm))
+    merged = decoder._classes.merged(log_probs)
+    expected = dictionary_beam(merged, blank, decoder.beam_size, definition(decoder, target, lm))
     decoded = decoder.decode(log_probs, nbest=decoder.beam_size)
     if not expected:
         assert [h.log_prob for h in decoded] == [-math.inf]
@@ -817,3 +818,19 @@ def test_classes_with_the_same_text_are_one(seed: int, kind: type) -> None:
     assert {c for h in found for c in h.labels} <= {0, 2}
     assert decoder.decode(log_probs, prefix="b")[0].text == max((t for t in expected if t[:1] == "b"), key=expected.get)
     assert decoder.greedy(log_probs).text in expected
+
+
+def test_the_end_of_a_line_counts_if_asked_for() -> None:
+    rng = np.random.default_rng(8)
+    symbols = ["", *"abc"]
+    lm = CharNgram.train(["ab", "cab", "aab", "cb"], 3)
+    decoder = CTCBeamDecoder(symbols, beam_size=300, lm=lm, lm_weight=0.7, lm_end=True)
+    plain = decoder.replace(lm_end=False)
+    for _ in range(5):
+        log_probs = random_log_probs(rng, 4, 4)
+        expected = {h.text: h.log_prob + 0.7 * lm.log_prob(h.text, end=True) for h in plain.decode(log_probs, 300)}
+        found = decoder.decode(log_probs, 3)
+        assert [h.score for h in found] == pytest.approx(sorted(expected.values(), reverse=True)[:3])
+        assert found[0].score == pytest.approx(expected[found[0].text])
+        assert found[0].lm_log_prob == pytest.approx(lm.log_prob(found[0].text, end=True))
+        assert decoder.decode(log_probs, prefix=found[0].text[:1])[0].text == found[0].text

@@ -407,6 +407,8 @@ class Share:
 
     def prepare_rest(self) -> bool:
         """Remove what kept lines from being decoded, and say whether there are any."""
+        if not self.unknown and self.batch.results.status[self.queue.order].max() <= kernel.NO_PATH:
+            return False
         members = np.sort(self.queue.order)
         for i in members[self.batch.results.status[members] == kernel.UNNORMALIZED].tolist():
             self.batch.normalize(i)

@@ -72,6 +72,8 @@ class CTCBeamDecoder:
         scale: factor of the distance; 1 is the paper.
         lm: a character n-gram model (natural logarithms), weighted with `lm_weight`.
         lm_weight: its weight, from 0 up.
+        lm_end: whether it also scores that the line ends where a hypothesis does. The beam is ranked anew by that after
+            the last frame, as other decoders do.
         prior: the distribution of the training text. Each character adds
             ``prior_weight * (log p_target - log p_train)``.
         prior_weight: weight of the prior correction.
@@ -101,6 +103,7 @@ class CTCBeamDecoder:
         forbidden: Iterable[str] = (),
         allowed: Iterable[str] | None = None,
         threads: int | None = None,
+        lm_end: bool = False,
     ) -> None:
         self.alphabet = alphabet_of(symbols, blank)
         self.symbols, self.blank = self.alphabet.symbols, self.alphabet.blank
@@ -117,7 +120,7 @@ class CTCBeamDecoder:
         check_weight("prior_weight", prior_weight, -np.inf, np.inf)
         check_weight("length_bonus", length_bonus, -np.inf, np.inf)
         self.target, self.lam, self.distance, self.scale = target, float(lam), distance, float(scale)
-        self.lm, self.lm_weight = lm, float(lm_weight)
+        self.lm, self.lm_weight, self.lm_end = lm, float(lm_weight), bool(lm_end)
         self.prior, self.prior_weight = prior, float(prior_weight)
         self.length_bonus = float(length_bonus)
         self.forbidden = frozenset(forbidden)
@@ -133,7 +136,7 @@ class CTCBeamDecoder:
 
     def replace(self, **changes: Any) -> "CTCBeamDecoder":
         """A decoder with other settings; what was prepared for the symbols and language models is shared."""
-        names = "symbols blank beam_size target lam distance scale lm lm_weight prior prior_weight length_bonus"
+        names = "symbols blank beam_size target lam distance scale lm lm_weight lm_end prior prior_weight length_bonus"
         settings = {name: getattr(self, name) for name in [*names.split(), "forbidden", "allowed", "threads"]}
         unknown = sorted(set(changes) - set(settings))
         if unknown:
@@ -197,13 +200,14 @@ class CTCBeamDecoder:
         found: list[Hypothesis] = []
         if beginnings:
             many = len(beginnings)
-            batch = Batch(self._classes, [line] * many, [guidance] * many, nbest, alignment)
+            batch = Batch(self._classes, [line] * many, [guidance] * many, self._kept(nbest), alignment)
             batch.begin_with(beginnings)
             targets, lms = [self.target] * many, [self.lm] * many
             ((plan, members),) = self._grouped(targets, lms, alike=True)
             decode_shares([Share(plan, batch, self.beam_size, members, targets)], 1, batch.collect_finished)
             batch.collect_rest()
             found = [h for hypotheses in batch.hypotheses for h in hypotheses if h.log_prob > -np.inf]
+            found = self._ended(found, self.lm)
         distance = None if guidance is None else guidance.distance_of("")
         found.sort(key=lambda h: -h.score)
         return found[:nbest] or [Hypothesis("", -np.inf, -np.inf, distance)]
@@ -240,13 +244,30 @@ class CTCBeamDecoder:
         if not lines:
             return []
         guidances = [None if t is None else self._row(t).guidance for t in targets]
-        batch = Batch(self._classes, lines, guidances, nbest, alignment, ids, failed)
+        batch = Batch(self._classes, lines, guidances, self._kept(nbest), alignment, ids, failed)
         shares = [
             Share(plan, batch, self.beam_size, members, targets) for plan, members in self._grouped(targets, lms, alike)
         ]
         decode_shares(shares, min(self.threads or available_cores(), len(lines)), batch.collect_finished)
         batch.collect_rest()
+        if self.lm_end:
+            return [self._ended(found, lm)[:nbest] for found, lm in zip(batch.hypotheses, lms, strict=True)]
         return batch.hypotheses
+
+    def _kept(self, nbest: int) -> int:
+        """How many hypotheses the search must give for so many: all, if the end of the line ranks them anew."""
+        return self.beam_size if self.lm_end and self.lm_weight > 0 else nbest
+
+    def _ended(self, found: list[Hypothesis], lm: CharNgram | None) -> list[Hypothesis]:
+        """Hypotheses ranked with the probability that a line ends where they do, if that counts."""
+        if lm is None or not self.lm_end or not self.lm_weight:
+            return found
+        ends = [float(lm.character_log_probs(h.text, end=True)[-1]) for h in found]
+        scored = [
+            h._replace(score=h.score + self.lm_weight * end, lm_log_prob=h.lm_log_prob + end)
+            for h, end in zip(found, ends, strict=True)
+        ]
+        return sorted(scored, key=lambda h: -h.score)
 
     def greedy(self, log_probs: Any, alignment: bool = False) -> Hypothesis:
         """Best path decoding: the best class of every frame, collapsed. No target, language model or constraint.

@@ -831,7 +831,8 @@ def _search(with_all_terms: bool) -> Any:
                                         told = lm_weight * lm_value[s, c]
                                     else:
                                         told = lm_weight * _most(bounds, context, lm_state, s, c)
-                                    if full and value + told < lowest_score:
+                                    is_general = tracks and (irregular or table_cell[c] == GENERAL)
+                                    if full and not is_general and value + told < lowest_score:
                                         continue
                                 if tracks:
                                     cell = table_cell[c]
