@@ -262,7 +262,9 @@ def _point(trials: Trials, weights: Weights, plain: Weights, folds: Folds) -> Po
         error=round(trials.error(weights), 4),
         difference=round(trials.error(weights) - trials.error(plain), 4),
         se=round(trials.difference_se(trials.counts[plain], trials.counts[weights], folds.clusters), 4),
-        **{metric: round(trials.error(weights, metric), 4) for metric in METRICS},
+        cer=round(trials.error(weights, "cer"), 4),
+        wer=round(trials.error(weights, "wer"), 4),
+        ned=round(trials.error(weights, "ned"), 4),
     )
 
 
@@ -271,15 +273,18 @@ def _point_of_few(trials: Trials, weights: Weights, plain: Weights) -> Point:
     counts = trials.given_up[weights]
     lines = len(counts.edits)
     same = Counts(*(values[trials.order[:lines]] for values in trials.counts[plain]))
-    rates = {
-        metric: trials.error(plain, metric) + trials.rate(counts, metric) - trials.rate(same, metric)
+    cer, wer, ned = (
+        round(trials.error(plain, metric) + trials.rate(counts, metric) - trials.rate(same, metric), 4)
         for metric in METRICS
-    }
+    )
+    error = {"cer": cer, "wer": wer, "ned": ned}[trials.metric]
     return Point(
         weights=weights,
-        error=round(rates[trials.metric], 4),
-        difference=round(rates[trials.metric] - trials.error(plain), 4),
+        error=error,
+        difference=round(error - trials.error(plain), 4),
         se=round(trials.difference_se(same, counts, range(lines)), 4),
+        cer=cer,
+        wer=wer,
+        ned=ned,
         lines=lines,
-        **{metric: round(rate, 4) for metric, rate in rates.items()},
     )
