@@ -30,8 +30,8 @@ def adapt(
         help="Lines that the model could read before, so that it forgets nothing; repeatable. [those in its folder]",
     ),
     folds: int = typer.Option(3, min=2, max=10, help="Parts for cross-validation; their models are averaged."),
-    epochs: int = typer.Option(12, min=1, help="Times every line is seen."),
-    learning_rate: float | None = typer.Option(None, help="At its peak. [half that of the model's family]"),
+    epochs: int = typer.Option(24, min=1, help="Times every line is seen."),
+    learning_rate: float | None = typer.Option(None, help="At its peak. [that of the model's family]"),
     seed: int = typer.Option(0, help="Decides everything that is random."),
     threads: int | None = typer.Option(None, min=1, help="CPU threads."),
 ) -> None:

@@ -24,8 +24,8 @@ NORMAL_80 = 1.2816
 """Half the width of an 80 % interval, in standard deviations."""
 GAINS: Mapping[str, tuple[float, float]] = {
     "text": (-0.147, 0.079),
-    "8 corrected lines": (-0.26, 0.15),
-    "24 corrected lines": (-0.51, 0.15),
+    "8 corrected lines": (-0.28, 0.17),
+    "24 corrected lines": (-0.66, 0.06),
 }
 """Mean and standard deviation over manuscripts of log(CER with it / CER without)."""
 FEWEST = 5

@@ -54,18 +54,21 @@ _TYPICAL = 8.0
 
 
 class AdaptSettings(BaseModel):
-    """How a model is adapted. Defaults were chosen once, on manuscripts that no result is reported on."""
+    """How a model is adapted. Defaults were chosen once, on manuscripts that no result is reported on.
+
+    See `recipes/adapt_settings.py`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     folds: int = Field(default=3, ge=2, le=10, description="Parts the lines are divided into.")
-    epochs: int = Field(default=12, ge=1, description="Times every line is seen.")
-    fewest_steps: int = Field(default=60, ge=1, description="Steps at least, however few the lines.")
+    epochs: int = Field(default=24, ge=1, description="Times every line is seen.")
+    fewest_steps: int = Field(default=120, ge=1, description="Steps at least, however few the lines.")
     batch_size: int = Field(default=4, ge=1)
     replay: float = Field(
         default=0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before."
     )
-    learning_rate: float | None = Field(default=None, gt=0, description="At its peak; half its family's by default.")
+    learning_rate: float | None = Field(default=None, gt=0, description="At its peak; its family's by default.")
     plain: float = Field(
         default=0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are."
     )
@@ -241,7 +244,7 @@ def fine_tune(
     batches = zip(_endless(own, settings.batch_size - known, seed), _endless(old, known, seed + 1), strict=False)
     steps = settings.steps(len(own))
     weights = [weight for weight in recognizer.model.parameters() if weight.requires_grad]
-    rate = settings.learning_rate or registry.learning_rate(recognizer) / 2
+    rate = settings.learning_rate or registry.learning_rate(recognizer)
     optimizer = torch.optim.AdamW(weights, rate, weight_decay=0.01)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     with progress_bar() as progress:
