@@ -36,3 +36,11 @@ def make_run(trained_run: Path) -> "MakeRun":
     from tests.support import run_folders
 
     return partial(run_folders.make_run, trained_run)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to get a browser where the tests that need one were left out."""
+    from tests.support import browsers
+
+    if not browsers.THERE:
+        terminalreporter.write_line(f"The tests of pages were left out, {browsers.HOW}.")

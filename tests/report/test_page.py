@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,10 +28,10 @@ from fada.report.images import collect, encode
 from fada.report.page import Written, script_json, write_comparison, write_report
 from fada.runs.groups import load_runs
 from fada.text.characters import sign
+from tests.support import browsers
 from tests.support.run_folders import CITATION, LICENCE, NASTY, MakeRun, write_tuned
 
 FADA = str(Path(sys.executable).with_name("fada"))
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def payload(path: Path) -> dict[str, Any]:
@@ -327,14 +326,10 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine")
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=arguments)
+    if not browsers.THERE:
+        pytest.skip(browsers.HOW)
+    with browsers.chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -44,12 +44,20 @@ def line_picture(text: str, height: int = 40) -> Image.Image:
 
 
 def put_document(
-    desk: Desk, texts: Sequence[str] = TEXTS, *, model: str = "medieval", pages: int = 1, emitted: bool = True
+    desk: Desk,
+    texts: Sequence[str] = TEXTS,
+    *,
+    model: str = "medieval",
+    pages: int = 1,
+    emitted: bool = True,
+    symbols: Sequence[str] = SYMBOLS,
+    doubt: float = 0.3,
+    **values: str,
 ) -> int:
     """A document that was read: pages of lines, one below the other, with emissions (if any) that spell `texts`."""
     store, project = desk.store, desk.project
-    desk._keep_alphabet(model, {"kind": "ctc", "symbols": list(SYMBOLS), "blank": 0})
-    values = {"name": "a manuscript", "model": model, "direction": "ltr", "created": now()}
+    desk._keep_alphabet(model, {"kind": "ctc", "symbols": list(symbols), "blank": 0})
+    values = {"name": "a manuscript", "model": model, "direction": "ltr", "created": now(), **values}
     document = store.write(lambda c: insert(c, "documents", values))
     folder = project.source(document)
     folder.mkdir()
@@ -81,7 +89,7 @@ def put_document(
             if not emitted:
                 continue
             name = desk.emission_name(desk.line(line), desk.page(page), model)
-            _save(project.emission_file(document, name), spelt(text, seed=place))
+            _save(project.emission_file(document, name), spelt(text, symbols, seed=place, doubt=doubt))
             emissions[line] = name
         if emitted:
             desk._store_readings(desk.document(document), emissions, {})

@@ -1,7 +1,7 @@
 // The frequency explorer: texts by century, how their characters differ, which ones drive the shift. Reports of runs.
 
 import { get, upload } from "./api.js";
-import { accepts, button, complain, count, h, icon, s } from "./dom.js";
+import { accepts, button, complain, count, h, icon, percent, s } from "./dom.js";
 import { header } from "./start.js";
 import { visible } from "./text.js";
 
@@ -58,7 +58,7 @@ export class Frequencies {
       return;
     }
     const form = new FormData();
-    for (const { file, domain } of this.texts) { form.append("files", file, file.name); form.append("domains", domain); }
+    for (const { file, domain } of this.texts) form.append("files", file, `${domain.replace(/[\\/]/g, "_")}.txt`); // a file is named after its domain
     try { this.#show(await upload("/frequencies", form)); } catch (error) { complain(error); }
   }
 
@@ -67,7 +67,7 @@ export class Frequencies {
     this.result.replaceChildren(
       h("section", {}, h("h2", {}, "Characters by domain"), h("p", { class: "note" }, "Darker is more frequent than in the other domains, on a scale of its own for each character."), this.#heat(domains, characters, table)),
       h("section", {}, h("h2", {}, "How alike they are"), h("p", { class: "note" }, "Correlation of the frequencies."), this.#matrix(domains, correlations)),
-      h("section", {}, h("h2", {}, "What drives the shift"), h("p", { class: "note" }, "Characters whose share changes most between the domains."), this.#drivers(shift, domains)));
+      h("section", {}, h("h2", {}, "What drives the shift"), h("p", { class: "note" }, shift.length ? `Characters whose share changes most from ${shift[0].from} to ${shift[0].to}, the two that differ most; with their part of the whole shift.` : ""), this.#drivers(shift)));
   }
 
   #heat(domains, characters, table) {
@@ -89,15 +89,15 @@ export class Frequencies {
         h("td", { class: `heat-${Math.round(9 * Math.min(Math.max((correlations[i][j] - 0.8) / 0.2, 0), 1))}` }, correlations[i][j].toFixed(3))))))));
   }
 
-  #drivers(shift, domains) {
-    const rows = shift.slice(0, 20).map((one) => ({ ...one, change: one.change ?? one.shift ?? one.value ?? 0 }));
+  #drivers(shift) {
+    const rows = shift.slice(0, 20).map((one) => ({ character: one.symbol ?? one.character, ...one }));
     const most = Math.max(1e-9, ...rows.map((one) => Math.abs(one.change)));
     return h("ul", { class: "drivers" }, rows.map((one) => {
       const width = (46 * Math.abs(one.change)) / most;
       return h("li", {}, h("span", { class: "glyph", title: one.name ?? "" }, one.character === " " ? "␣" : visible(one.character)),
         s("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, s("line", { x1: 50, x2: 50, y1: 0, y2: 10, class: "axis" }),
           s("rect", { x: one.change < 0 ? 50 - width : 50, y: 2, width, height: 6, class: one.change < 0 ? "less" : "more" })),
-        h("span", { class: "note" }, `${one.change > 0 ? "+" : "−"}${(1000 * Math.abs(one.change)).toFixed(1)} ‰${one.from !== undefined && one.to !== undefined ? ` from ${one.from} to ${one.to}` : domains.length === 2 ? ` from ${domains[0]} to ${domains[1]}` : ""}`));
+        h("span", { class: "note" }, `${one.change > 0 ? "+" : "−"}${(1000 * Math.abs(one.change)).toFixed(1)} ‰ · ${percent(one.share ?? 0)}`));
     }));
   }
 }

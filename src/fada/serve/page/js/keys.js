@@ -29,7 +29,7 @@ export const ACTIONS = [
 ];
 const OTHERS = {
   "The line": [
-    ["Enter or ↓", "Confirm the line as it is shown, go on"],
+    ["Enter or ↓", "Confirm the line, go on; a proposal after what is typed is taken first"],
     ["↑", "Back to the line before"],
     ["Alt ↓, Alt ↑", "Go without confirming"],
     ["Tab", "Take the whole proposal"],

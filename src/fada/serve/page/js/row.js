@@ -398,6 +398,7 @@ export class Row {
     const right = field.value.slice(field.selectionEnd);
     if (right && (!inserted || this.entering === "confirmed" || !this.machine.endsWith(right))) { this.#align(); return; }
     this.waiting = true;
+    this.refused = false;
     if (!this.under) this.#ask();
   }
 
@@ -416,7 +417,7 @@ export class Row {
       this.accepted = points(left).length;
       this.characters = found.characters;
       this.alternatives = found.alternatives;
-      if (!right) this.ghost = rest;
+      if (!right) this.ghost = this.refused ? "" : rest;
       else if (rest !== right) {
         field.value = left + rest;
         field.setSelectionRange(left.length, left.length);
@@ -473,11 +474,14 @@ export class Row {
     const end = field.selectionStart === field.value.length;
     const forward = this.line.direction === "rtl" ? "ArrowLeft" : "ArrowRight";
     const control = (event.ctrlKey || event.metaKey) && !event.altKey;
-    if (bare && (event.key === "Enter" || (event.key === "ArrowDown" && !event.shiftKey))) this.desk.confirm(this);
+    if (bare && (event.key === "Enter" || (event.key === "ArrowDown" && !event.shiftKey))) {
+      // A proposal may come while the key goes down: after typed text it is taken first, and seen, before it counts.
+      if (!(field.value && this.accept(true))) this.desk.confirm(this);
+    }
     else if (bare && event.key === "ArrowUp" && !event.shiftKey) this.desk.step(this, -1);
     else if (bare && event.key === "Tab" && !event.shiftKey && this.ghost) this.accept(true);
     else if (bare && event.key === forward && !event.shiftKey && end && this.ghost) this.accept(false);
-    else if (bare && event.key === "Escape" && this.ghost) { this.ghost = ""; this.draw(); }
+    else if (bare && event.key === "Escape" && (this.ghost || this.under)) { this.ghost = ""; this.refused = true; this.draw(); }
     else if (control && event.code === "KeyZ" && !event.shiftKey) { if (!this.#undo(this.past, this.undone)) this.desk.act("undo", this); }
     else if (control && (event.code === "KeyY" || (event.code === "KeyZ" && event.shiftKey))) this.#undo(this.undone, this.past);
     else { if (bare) { this.before = field.value; this.beforeAt = field.selectionStart; } return; }

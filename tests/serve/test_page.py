@@ -1,0 +1,564 @@
+"""The desk in a real browser, against a real server: everything that a reader does, by keyboard, mouse and touch."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from fada.models.crnn import CRNNRecognizer
+from fada.serve.desk import Desk
+from fada.serve.project import Limits, Project
+from tests.support import browsers
+from tests.support.desks import SERVER, put_document
+from tests.support.xml_pages import BOXES, draw_page
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not browsers.THERE, reason=browsers.HOW),
+    pytest.mark.skipif(sys.platform == "win32", reason="kills the server in the way of POSIX"),
+]
+PATIENCE = 90_000
+"""Milliseconds: tests share their machine."""
+LATIN = ("the quick brown fox", "jumps ouer the lazy", "dog ⁊ runs away")
+GREEK = ("ὦ ἄνδρες ἀθηναῖοι", "λόγος ἐν ἀρχῇ")
+HEBREW = ("בראשית ברא", "את השמים")
+DOCUMENTS = {"latin": (LATIN, "ltr"), "other": (LATIN, "ltr"), "greek": (GREEK, "ltr"), "hebrew": (HEBREW, "rtl")}
+PAGE_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">
+<Page imageFilename="leaf.png" imageWidth="400" imageHeight="300">
+<TextRegion id="r">{lines}</TextRegion></Page></PcGts>"""
+
+
+class Server:
+    """`fada serve` as a process, which can be killed and started again at the same address."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.folder, self.model, self.port = folder, model, 0
+        self.process: subprocess.Popen[str] | None = None
+        self.documents: dict[str, int] = {}
+
+    def start(self) -> None:
+        command = [*SERVER, str(self.folder), "--no-browser", "--port", str(self.port), "--model", str(self.model)]
+        log = (self.folder.parent / "log").open("a")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        address = self.process.stdout.readline().strip()
+        assert address, (self.folder.parent / "log").read_text()
+        self.port = int(address.rstrip("/").rsplit(":")[-1])
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.address}api{path}") as answer:
+            return json.load(answer)
+
+    def put(self, path: str, value: Any) -> None:
+        request = urllib.request.Request(f"{self.address}api{path}", json.dumps(value).encode(), method="PUT")
+        request.add_header("content-type", "application/json")
+        urllib.request.urlopen(request).close()
+
+    def settings(self, **change: Any) -> None:
+        self.put("/settings", {**self.get("/settings"), **change})
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        page = self.get(f"/documents/{self.documents[name]}")["pages"][0]["id"]
+        return list(self.get(f"/pages/{page}")["lines"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with documents whose emissions spell their texts, and a tiny model for what is read anew."""
+    place = tmp_path_factory.mktemp("desk")
+    texts = [text for texts, _ in DOCUMENTS.values() for text in texts]
+    recognizer = CRNNRecognizer.build([*texts, "abcdefghijklmnopqrstuvwxyz ⁊ ꝑ"], "tiny")
+    recognizer.save_pretrained(place / "model")
+    served = Server(place / "project", place / "model")
+    desk = Desk(Project(served.folder), Limits(), model=str(served.model))
+    for name, (lines, direction) in DOCUMENTS.items():
+        served.documents[name] = put_document(
+            desk,
+            lines,
+            model=str(served.model),
+            symbols=recognizer.symbols,
+            doubt=0.4,
+            name=name,
+            direction=direction,
+        )
+    desk.close()
+    served.start()
+    yield served
+    served.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE)
+    with browsers.chromium() as started:
+        yield started
+    expect.set_options(timeout=5_000)
+
+
+class Tab:
+    """A tab that remembers what it complained of."""
+
+    def __init__(self, browser: Browser, server: Server, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.server = server
+        self.complaints: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", lambda request: self._failed(request))
+
+    def _failed(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # by leaving the page
+            self.complaints.append(f"{request.method} {request.url}: {request.failure}")
+
+    def open(self, name: str) -> Page:
+        self.page.goto(f"{self.server.address}#/d/{self.server.documents[name]}")
+        self.page.locator(".line").first.wait_for()
+        return self.page
+
+    def line(self, number: int) -> Locator:
+        return self.page.locator(".line").nth(number - 1)
+
+    def field(self, number: int) -> Locator:
+        return self.line(number).locator("textarea")
+
+    def shown(self, number: int) -> Locator:
+        return self.line(number).locator(".mirror")
+
+    def saved(self) -> None:
+        expect(self.page.locator(".saving")).to_have_text("Saved")
+
+
+@pytest.fixture
+def tab(browser: Browser, server: Server) -> Iterator[Tab]:
+    """A tab; whatever it complained of fails the test."""
+    server.settings(drafts="always", confidence_colours=True)
+    opened = Tab(browser, server)
+    yield opened
+    opened.context.close()
+    assert not opened.complaints
+
+
+def accessible(page: Page) -> None:
+    """No rule of axe is broken by what is shown."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    told = [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
+    assert not told
+
+
+def test_a_page_is_uploaded_confirmed_by_keyboard_and_exported(tab: Tab, server: Server, tmp_path: Path) -> None:
+    draw_page(tmp_path / "leaf.png")
+    lines = "".join(
+        f'<TextLine id="l{i}"><Coords points="{a},{b} {c},{b} {c},{d} {a},{d}"/>'
+        f'<Baseline points="{a},{d - 8} {c},{d - 8}"/></TextLine>'
+        for i, (a, b, c, d) in enumerate(BOXES)
+    )
+    (tmp_path / "leaf.xml").write_text(PAGE_XML.format(lines=lines))
+    page = tab.page
+    page.goto(server.address)
+    page.get_by_role("heading", name="Read a manuscript").wait_for()
+    accessible(page)
+    page.get_by_label("Files").set_input_files([tmp_path / "leaf.png", tmp_path / "leaf.xml"])
+    expect(page.locator(".line")).to_have_count(3)
+    expect(page.locator("#jobs .job")).to_have_count(0)
+    expect(tab.field(1)).to_be_focused()
+    for number, text in enumerate(("one ⁊ two", "three"), 1):
+        page.keyboard.press("Control+a")
+        page.keyboard.insert_text(text)
+        page.keyboard.press("Escape")
+        page.keyboard.press("Enter" if number == 1 else "ArrowDown")
+        expect(tab.line(number)).to_have_attribute("data-state", "confirmed")
+        expect(tab.field(number + 1)).to_be_focused()
+    expect(page.locator(".counted")).to_contain_text("2 of 3 confirmed")
+    page.keyboard.press("ArrowUp")
+    expect(tab.field(2)).to_be_focused()
+    tab.saved()
+    page.keyboard.press("Alt+e")
+    accessible(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="ALTO").click()
+    download.value.save_as(tmp_path / "out.zip")
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        xml = next(archive.read(name).decode() for name in archive.namelist() if name.endswith(".xml"))
+        assert " ".join(re.findall(r'CONTENT="([^"]*)"', xml)) == "one ⁊ two three"
+        assert any(name.endswith(".png") for name in archive.namelist())
+    page.get_by_role("link", name="fada: all documents").click()
+    card = page.locator(".documents li", has_text="leaf")
+    expect(card).to_contain_text("2 confirmed")
+    card.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(card).to_have_count(0)
+
+
+def test_the_rest_of_a_line_follows_what_is_typed(tab: Tab, server: Server) -> None:
+    page = tab.open("latin")
+    field = tab.field(1)
+    expect(field).to_have_value(LATIN[0])
+    field.click()
+    field.evaluate("field => field.setSelectionRange(4, 4)")
+    page.keyboard.type("sl")  # the letters under it are read anew: what stood there goes
+    expect(field).not_to_have_value(re.compile("quick"))
+    expect(field).to_have_value(re.compile("^the sl.*brown fox$"))
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    expect(field).to_have_value(LATIN[0])
+    tab.saved()
+
+    server.settings(drafts="never")  # an empty line, and the reading as a proposal
+    tab.open("other")
+    page.reload()
+    tab.line(1).wait_for()
+    expect(tab.field(2)).to_have_value("")
+    expect(tab.shown(2).locator(".ghost")).to_have_text(LATIN[1])
+    tab.field(2).click()
+    page.keyboard.type("jumps ov")
+    expect(tab.shown(2).locator(".ghost")).to_have_text(re.compile("^er the lazy$"))
+    page.keyboard.press("ArrowRight")
+    expect(tab.field(2)).to_have_value("jumps over ")
+    page.keyboard.press("Enter")  # takes the proposal, and only then confirms: nothing is confirmed unseen
+    expect(tab.field(2)).to_have_value("jumps over the lazy")
+    expect(tab.line(2)).not_to_have_attribute("data-state", "confirmed")
+    page.keyboard.press("Enter")
+    expect(tab.line(2)).to_have_attribute("data-state", "confirmed")
+    page.keyboard.press("Enter")  # a proposal that is right is confirmed as it is shown
+    expect(tab.line(3)).to_have_attribute("data-state", "confirmed")
+    expect(tab.field(3)).to_have_value(LATIN[2])
+    tab.saved()
+    assert [line["text"] for line in server.lines("other")][1:] == ["jumps over the lazy", LATIN[2]]
+
+
+def test_signs_the_eye_doubt_history_and_undo(tab: Tab, server: Server) -> None:
+    page = tab.open("latin")
+    tab.field(3).click()
+    page.keyboard.press("End")
+    page.keyboard.type(r" \et ")
+    expect(tab.field(3)).to_have_value(f"{LATIN[2]} ⁊")
+    page.keyboard.press("Alt+s")
+    page.keyboard.type("stroke through descender")
+    accessible(page)
+    page.get_by_role("button", name="latin small letter p with stroke through descender").click()
+    expect(tab.field(3)).to_have_value(f"{LATIN[2]} ⁊ꝑ")
+    page.keyboard.press("Escape")
+    tab.saved()
+
+    eye = tab.line(3).locator(".eye")  # what stands under the cursor is shown on line and page
+    expect(eye).to_be_visible()
+    page.keyboard.press("Home")
+    left = eye.evaluate("eye => parseFloat(eye.style.left)")
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    assert eye.evaluate("eye => parseFloat(eye.style.left)") > left
+    expect(page.locator("polygon.seen")).to_have_attribute("points", re.compile(r"\d"))
+
+    page.keyboard.press("Alt+h")
+    history = page.get_by_role("dialog", name="History of line 3")
+    expect(history.locator("li")).not_to_have_count(0)
+    accessible(page)
+    page.keyboard.press("Escape")
+    tab.field(3).focus()
+    for _ in range(40):  # each step back is a version that was saved
+        if tab.field(3).input_value() == LATIN[2]:
+            break
+        before = tab.field(3).input_value()
+        page.keyboard.press("Alt+z")
+        expect(tab.field(3)).not_to_have_value(before)
+    expect(tab.line(3)).to_have_attribute("data-state", "draft")
+
+    page.keyboard.press("Alt+u")  # the next word that is uncertain is selected
+    expect(page.locator(".toast", has_text="No word")).to_have_count(0)
+    chosen = page.evaluate(
+        "() => { const f = document.activeElement; return f.value.slice(f.selectionStart, f.selectionEnd) }"
+    )
+    assert chosen
+    assert " " not in chosen
+    colours = page.locator(".desk.colours")
+    expect(colours).to_have_count(1)
+    page.keyboard.press("Alt+c")
+    expect(colours).to_have_count(0)
+    page.keyboard.press("F1")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    accessible(page)
+    page.keyboard.press("Escape")
+
+
+def test_knowledge_is_dropped_dragged_and_weighed(tab: Tab, server: Server) -> None:
+    page = tab.open("latin")
+    page.keyboard.press("Alt+k")
+    page.get_by_label("A text of the period").fill("the lazy fox ⁊ the quick dog runs away " * 20)
+    page.get_by_role("button", name="Add the text").click()
+    expect(page.locator(".texts li")).to_have_count(1)
+    page.locator(".drawer").evaluate(
+        """drawer => {
+            const files = new DataTransfer();
+            files.items.add(new File(["ouer the brown fox jumps the dog ".repeat(30)], "1250.txt"));
+            drawer.dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true}));
+        }"""
+    )
+    expect(page.locator(".texts li")).to_have_count(2)
+    expect(page.locator(".drawer > header .note")).to_have_text("read again")
+    accessible(page)
+
+    bar = page.get_by_role("slider", name="Frequency of latin small letter o")
+    bar.scroll_into_view_if_needed()
+    before = float(bar.get_attribute("aria-valuenow") or 0)
+    box = bar.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    expect(page.locator(".bars .edited")).to_have_count(1)
+    expect(page.locator(".drawer > header .note")).to_have_text("read again")
+    dragged = float(bar.get_attribute("aria-valuenow") or 0)
+    assert dragged > before
+
+    page.get_by_label("Per mille of latin small letter q").fill("0")  # forbid a character: the reading does without
+    page.keyboard.press("Enter")
+    page.get_by_label("The picture against the frequencies").fill("0.1")
+    expect(tab.shown(1)).not_to_contain_text("q")
+    expect(page.locator(".bars .edited")).to_have_count(2)
+    known = server.get(f"/documents/{server.documents['latin']}/knowledge")
+    assert known["weights"]["lam"] == 0.1
+    targets = {one["character"]: one["frequency"] for one in known["targets"]}
+    assert targets["q"] == 0
+    assert targets["o"] == pytest.approx(dragged / 1000, rel=0.02)
+    page.get_by_role("button", name="Measure").click()
+    expect(page.locator(".bits li")).not_to_have_count(0)
+    page.get_by_role("button", name="As counted").click()
+    page.get_by_role("button", name="As the model suggests").click()
+    expect(tab.shown(1)).to_contain_text("quick")
+
+
+def test_lines_are_split_joined_drawn_shaped_moved_and_deleted(tab: Tab, server: Server) -> None:
+    page = tab.open("other")
+    rows = page.locator(".line")
+    tab.field(1).click()
+    tab.field(1).evaluate("field => field.setSelectionRange(9, 9)")
+    page.keyboard.press("Alt+x")
+    expect(rows).to_have_count(4)
+    expect(tab.field(2)).to_be_focused()
+    first, second = server.lines("other")[:2]
+    assert max(x for x, _ in first["outline"]) == min(x for x, _ in second["outline"])
+    expect(page.locator(".line.reading")).to_have_count(0)
+    page.keyboard.press("ArrowUp")
+    expect(tab.field(1)).to_be_focused()
+    page.keyboard.press("Alt+j")
+    expect(rows).to_have_count(3)
+    expect(page.locator(".line.reading")).to_have_count(0)
+
+    page.keyboard.press("Alt+Shift+ArrowDown")
+    expect(tab.line(2)).to_have_attribute("data-line", str(first["id"]))
+    page.keyboard.press("Alt+b")
+    expect(tab.line(2)).to_have_attribute("data-state", "bad")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Alt+o")
+    handle = page.locator(".handle").first
+    handle.focus()
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".handle")).to_have_count(0)
+    expect(page.locator(".line.reading")).to_have_count(0)
+    top = next(line for line in server.lines("other") if line["id"] == first["id"])["outline"][0]
+    assert top != first["outline"][0]
+
+    page.keyboard.press("Alt+d")
+    canvas = page.locator(".canvas").bounding_box()
+    assert canvas
+    page.mouse.move(canvas["x"] + 0.3 * canvas["width"], canvas["y"] + 0.4 * canvas["height"])
+    page.mouse.down()
+    page.mouse.move(canvas["x"] + 0.7 * canvas["width"], canvas["y"] + 0.5 * canvas["height"], steps=3)
+    page.mouse.up()
+    expect(rows).to_have_count(4)
+    expect(page.locator(".line.reading")).to_have_count(0)
+    tab.line(4).locator("textarea").click()
+    page.keyboard.press("Alt+Delete")
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name="Bring it back").click()
+    expect(rows).to_have_count(4)
+
+
+def test_nothing_is_lost_when_the_server_is_killed(browser: Browser, server: Server) -> None:
+    server.settings(drafts="always")
+    tab = Tab(browser, server)
+    page = tab.open("greek")
+    tab.field(1).click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("λόγος")
+    page.keyboard.press("Escape")
+    tab.saved()
+    server.kill()
+    tab.field(2).click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("ἄνδρες")
+    expect(page.locator(".saving")).to_contain_text("Not saved yet")
+    server.start()
+    tab.saved()
+    page.reload()
+    expect(tab.field(1)).to_have_value("λόγος")
+    expect(tab.field(2)).to_have_value("ἄνδρες")
+
+    server.kill()  # and if the tab is closed too, the browser remembers
+    tab.field(2).click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("ἀρχῇ")
+    expect(page.locator(".saving")).to_contain_text("Not saved yet")
+    page.close(run_before_unload=False)
+    server.start()
+    tab.page = tab.context.new_page()
+    tab.page.set_default_timeout(PATIENCE)
+    tab.open("greek")
+    expect(tab.field(2)).to_have_value("ἀρχῇ")
+    tab.saved()
+    assert [line["text"] for line in server.lines("greek")] == ["λόγος", "ἀρχῇ"]
+    tab.context.close()
+
+
+def test_two_tabs_do_not_overwrite_each_other(browser: Browser, server: Server) -> None:
+    server.settings(drafts="always")
+    mine, theirs = Tab(browser, server), Tab(browser, server)
+    for tab in (mine, theirs):
+        tab.open("hebrew")
+    theirs.field(1).click()
+    theirs.page.keyboard.press("Control+a")
+    theirs.page.keyboard.insert_text("שלום")
+    theirs.saved()
+    expect(mine.field(1)).to_have_value("שלום")  # whoever does not write sees it at once
+
+    held: list[Any] = []
+    mine.page.route("**/api/lines/*", lambda route: held.append(route))
+    mine.field(1).click()
+    mine.page.keyboard.press("Control+a")
+    mine.page.keyboard.insert_text("אני")
+    expect(mine.page.locator(".saving")).to_have_text("Saving…")
+    theirs.page.keyboard.press("Control+a")
+    theirs.page.keyboard.insert_text("אתה")
+    theirs.page.keyboard.press("Escape")
+    theirs.saved()
+    mine.page.wait_for_timeout(100)
+    mine.page.unroute("**/api/lines/*")
+    for route in held:
+        route.continue_()
+    trouble = mine.line(1).locator(".trouble")
+    expect(trouble).to_contain_text("changed elsewhere")
+    expect(trouble.locator("dd").first).to_have_text("אני")
+    accessible(mine.page)
+    trouble.get_by_role("button", name="Keep mine").click()
+    mine.saved()
+    expect(theirs.field(1)).to_have_value("אני")
+    assert server.lines("hebrew")[0]["text"] == "אני"
+    allowed = re.compile("409")
+    assert all(allowed.search(text) for tab in (mine, theirs) for text in tab.complaints)
+    for tab in (mine, theirs):
+        tab.context.close()
+
+
+def test_greek_and_right_to_left_lines(tab: Tab, server: Server) -> None:
+    page = tab.open("greek")
+    expect(tab.field(1)).to_have_attribute("dir", "ltr")
+    tab.field(1).click()
+    page.keyboard.press("End")
+    page.keyboard.type(r" \w)= ")  # beta code
+    expect(tab.field(1)).to_have_value(re.compile(" ὦ$"))
+    tab.saved()
+
+    server.settings(drafts="never")
+    tab.open("hebrew")
+    page.reload()
+    tab.line(1).wait_for()
+    field, ghost = tab.field(2), tab.shown(2).locator(".ghost")
+    expect(field).to_have_attribute("dir", "rtl")
+    expect(ghost).to_have_text(HEBREW[1])
+    field.click()
+    page.keyboard.insert_text("את")
+    expect(ghost).to_have_text(HEBREW[1][2:])
+    word = ghost.bounding_box()
+    assert word
+    typed = tab.shown(2).evaluate(
+        """mirror => {
+            const range = new Range();
+            range.selectNodeContents(mirror.firstChild);
+            return range.getBoundingClientRect().left;
+        }"""
+    )
+    assert word["x"] < typed  # what follows stands to the left
+    page.keyboard.press("ArrowLeft")  # forward
+    expect(field).to_have_value(HEBREW[1])
+    page.keyboard.press("Enter")
+    expect(tab.line(2)).to_have_attribute("data-state", "confirmed")
+    accessible(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_telephone_there_is_one_pane(browser: Browser, server: Server, scheme: Any) -> None:
+    server.settings(drafts="always")
+    size = {"width": 390, "height": 780}
+    tab = Tab(browser, server, viewport=size, has_touch=True, is_mobile=True, color_scheme=scheme)
+    page = tab.open("latin")
+    tab.field(1).tap()
+    expect(page.locator(".viewer")).to_be_hidden()
+    accessible(page)
+
+    def fits() -> None:
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= size["width"]
+
+    fits()
+    page.get_by_role("button", name="Page or lines").tap()
+    expect(page.locator(".viewer")).to_be_visible()
+    expect(page.locator(".rows")).to_be_hidden()
+    page.get_by_role("button", name="Zoom in").tap()
+    accessible(page)
+    page.get_by_role("button", name="Page or lines").tap()
+    page.get_by_role("button", name="Knowledge").tap()
+    expect(page.locator("#domain")).to_be_visible()
+    fits()
+    accessible(page)
+    page.get_by_role("link", name="fada: all documents").tap()
+    page.locator(".card").first.wait_for()
+    fits()
+    accessible(page)
+    assert not tab.complaints
+    tab.context.close()
+
+
+def test_frequencies_of_texts_and_reports(tab: Tab, server: Server, tmp_path: Path) -> None:
+    run = server.folder / "runs" / "first"
+    run.mkdir(parents=True)
+    (run / "report.html").write_text("<!doctype html><title>a run</title><h1>It went well</h1>")
+    for name, text in {"1250": "et uos et nous ", "1350.b": "und wir und ihr "}.items():
+        (tmp_path / f"{name}.txt").write_text(text * 50)
+    page = tab.page
+    page.goto(f"{server.address}#/frequencies")
+    page.get_by_label("Texts").set_input_files(sorted(tmp_path.glob("*.txt")))
+    expect(page.get_by_label("Century of 1250.txt")).to_have_value("13")
+    heat = page.get_by_role("region", name="Characters by domain")
+    expect(heat.locator("tbody tr")).to_have_count(2)
+    expect(page.locator(".drivers li")).not_to_have_count(0)
+    accessible(page)
+    page.get_by_role("link", name="Reports").click()
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="first").click()
+    expect(popup.value.get_by_role("heading")).to_have_text("It went well")
+    accessible(page)
