@@ -19,7 +19,7 @@ const remember = (name, value) => { try { localStorage.setItem(`fada.${name}`, J
 export class Desk {
   /** Open a document in `main`, with its bar in `top`; `go(hash)` leaves for another place. */
   constructor(main, top, go) {
-    Object.assign(this, { main, top, go, rows: new Map(), order: [], active: null, cutting: false });
+    Object.assign(this, { main, top, go, rows: new Map(), order: [], active: null, cutting: false, read: new Map() });
     this.signs = new Signs({
       insert: (character) => this.active?.insert(character),
       closed: () => this.active?.field.focus({ preventScroll: true }),
@@ -250,6 +250,7 @@ export class Desk {
   // --- what is heard ---
 
   #heardLine(line) {
+    this.read.set(line.id, performance.now());
     if (line.page !== this.page?.id) return;
     const row = this.rows.get(line.id);
     if (!row) { this.reload(); return; }
@@ -264,6 +265,7 @@ export class Desk {
     if (job.document !== this.document.id) return;
     this.drawer.heard(job);
     if (["done", "failed", "cancelled"].includes(job.state)) {
+      for (const id of [job.result?.lines ?? []].flat()) this.read.set(id, performance.now());
       if (["lines", "again"].includes(job.kind)) for (const row of this.rows.values()) row.element.classList.remove("reading");
       if (job.kind === "adapt" && job.state === "done") {
         const { model, before, after } = job.result ?? {};
@@ -273,6 +275,11 @@ export class Desk {
       }
       if (job.kind !== "lines") this.reload();
     }
+  }
+
+  /** Mark lines that are being read, unless that was told of since `began`. */
+  #reading(began, ...ids) {
+    for (const id of ids) if ((this.read.get(id) ?? 0) < began) this.rows.get(id)?.element.classList.add("reading");
   }
 
   // --- what rows ask of the desk ---
@@ -449,9 +456,10 @@ export class Desk {
     this.#cut(false);
     try {
       await row.saver.send();
+      const began = performance.now();
       const [, second] = await post(`/lines/${row.id}/split`, { version: row.line.version, at });
       await this.reload();
-      for (const id of [row.id, second.id]) this.rows.get(id)?.element.classList.add("reading");
+      this.#reading(began, row.id, second.id);
       this.rows.get(second.id)?.focus();
       speak("Split in two");
     } catch (error) { complain(error); await this.reload(); }
@@ -462,9 +470,10 @@ export class Desk {
     if (!next) { toast("There is no line after this one."); return; }
     await Promise.all([row.saver.send(), next.saver.send()]);
     const lines = [row, next].map(({ line }) => ({ id: line.id, version: line.version }));
+    const began = performance.now();
     const joined = await post("/lines/join", { lines });
     await this.reload();
-    this.rows.get(joined.id)?.element.classList.add("reading");
+    this.#reading(began, joined.id);
     this.rows.get(joined.id)?.focus();
     speak("Joined");
   }
@@ -499,10 +508,11 @@ export class Desk {
   }
 
   async #draw(outline) {
+    const began = performance.now();
     try {
       const line = await post(`/pages/${this.page.id}/lines`, { outline });
       await this.reload();
-      this.rows.get(line.id)?.element.classList.add("reading");
+      this.#reading(began, line.id);
       this.rows.get(line.id)?.focus();
     } catch (error) { complain(error); }
   }
@@ -511,9 +521,10 @@ export class Desk {
     const row = this.rows.get(id);
     try {
       await row.saver.send();
+      const began = performance.now();
       const line = await put(`/lines/${id}/outline`, { version: row.line.version, outline, baseline });
       row.hear(line);
-      row.element.classList.add("reading");
+      this.#reading(began, id);
       this.viewer.update(line);
       row.focus();
     } catch (error) { complain(error); await this.reload(); }

@@ -46,10 +46,17 @@ export class Knowledge {
     }
   }
 
-  async #change(run) {
+  /** One change after the other: each begins with what the one before has left. */
+  #change(run) {
+    this.last = (this.last ?? Promise.resolve()).then(() => this.#changed(run));
+    return this.last;
+  }
+
+  async #changed(run) {
     this.status.textContent = "reading again…";
     try {
-      const { knowledge } = await run(`page=${this.on.page() ?? ""}`.replace(/^page=$/, ""));
+      const page = this.on.page();
+      const { knowledge } = await run(page ? `page=${page}` : "");
       return knowledge;
     } catch (error) {
       this.status.textContent = "";
