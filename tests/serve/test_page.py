@@ -541,3 +541,24 @@ def test_on_a_telephone_there_is_one_pane(browser: Browser, server: Server, sche
     accessible(page)
     assert not tab.complaints
     tab.context.close()
+
+
+def test_frequencies_of_texts_and_reports(tab: Tab, server: Server, tmp_path: Path) -> None:
+    run = server.folder / "runs" / "first"
+    run.mkdir(parents=True)
+    (run / "report.html").write_text("<!doctype html><title>a run</title><h1>It went well</h1>")
+    for name, text in {"1250": "et uos et nous ", "1350.b": "und wir und ihr "}.items():
+        (tmp_path / f"{name}.txt").write_text(text * 50)
+    page = tab.page
+    page.goto(f"{server.address}#/frequencies")
+    page.get_by_label("Texts").set_input_files(sorted(tmp_path.glob("*.txt")))
+    expect(page.get_by_label("Century of 1250.txt")).to_have_value("13")
+    heat = page.get_by_role("region", name="Characters by domain")
+    expect(heat.locator("tbody tr")).to_have_count(2)
+    expect(page.locator(".drivers li")).not_to_have_count(0)
+    accessible(page)
+    page.get_by_role("link", name="Reports").click()
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="first").click()
+    expect(popup.value.get_by_role("heading")).to_have_text("It went well")
+    accessible(page)
