@@ -3,13 +3,19 @@
 ``FADA_EXPLORE=1 make test`` lets hypothesis look for new examples.
 """
 
+import atexit
 import os
+import shutil
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests themselves run on all cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if "FADA_CACHE" not in os.environ:
+    os.environ["FADA_CACHE"] = tempfile.mkdtemp(prefix="fada-cache-")
+    atexit.register(shutil.rmtree, os.environ["FADA_CACHE"], ignore_errors=True)
 
 import pytest
 from hypothesis import settings

@@ -82,6 +82,7 @@ def test_every_command_for_reading_works_without_torch(folder: Path) -> None:
         "evaluate lines/test.parquet texts.tsv",
         "report --reference lines/test.parquet texts.tsv --out report.html",
         "export french --onnx --out french.onnx",
+        "knowledge build lines --out letters.fada",
         "models list",
         "warm",
     )

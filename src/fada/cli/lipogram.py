@@ -50,6 +50,9 @@ def lipogram(
     recipe: Path | None = typer.Option(None, "--recipe", help="Run the experiment that this YAML file describes."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the experiment; a rerun continues there."),
     quick: bool = typer.Option(False, "--quick", help="The experiment with few topics and short stories."),
+    threads: int | None = typer.Option(
+        None, "--threads", min=1, help="CPU threads; by default one for small models, else the cores that are free."
+    ),
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
@@ -83,7 +86,7 @@ def lipogram(
         raise FadaError("nothing to write about: give --topic 'a dog at the park', or --topics with a file of them.")
     forbidden = forbidden_characters(forbid, accents)
     writer = LipogramWriter(
-        *load_language_model(model),
+        *load_language_model(model, threads),
         lam=lam,
         scale=scale,
         num_beams=beams,

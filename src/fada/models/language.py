@@ -4,6 +4,7 @@ import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fada.common.threads import threads_for
 from fada.errors import FadaError, missing_extra
 from fada.targets.distribution import CharDistribution
 
@@ -34,8 +35,11 @@ def smollm2_file() -> Path:
     return Path(str(package.locate_file(found[0])))
 
 
-def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A causal language model and its tokenizer: ``smollm2``, a folder, a GGUF file, or a name on the hub."""
+def load_language_model(name: str, threads: int | None = None) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """A causal language model and its tokenizer: ``smollm2``, a folder, a GGUF file, or a name on the hub.
+
+    On a CPU it runs on so many `threads`; by default on one if it is small, else on as many as there are free cores.
+    """
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -67,6 +71,7 @@ def load_language_model(name: str) -> "tuple[PreTrainedModel, PreTrainedTokenize
         ) from None
     if gpu:
         model = model.to("cuda")  # type: ignore[arg-type]
+    torch.set_num_threads(threads or threads_for(model.num_parameters()))
     model.eval()
     return model, tokenizer
 

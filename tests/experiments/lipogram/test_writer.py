@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.errors import FadaError
+from fada.experiments.lipogram import words
 from fada.experiments.lipogram.effects import expected_effects
 from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 from fada.experiments.lipogram.readability import unknown_words
@@ -59,6 +60,21 @@ def loaded(model_folder: Path) -> tuple[Any, Any]:
 def writer(loaded: tuple[Any, Any], **options: Any) -> Any:
     settings: dict[str, Any] = {"max_new_tokens": 24, "min_new_tokens": 8, "style": "continue"}
     return LipogramWriter(*loaded, **settings | options)
+
+
+def test_the_words_of_a_vocabulary_are_kept_and_read_again(
+    loaded: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FADA_CACHE", str(tmp_path))
+    tokenizer = loaded[1]
+    table = TokenTable.from_tokenizer(tokenizer)
+    made = words._lexicon.__wrapped__(tokenizer, table, "en")
+    [kept] = tmp_path.iterdir()
+    with monkeypatch.context() as without:
+        without.setattr(words, "word_frequencies", lambda language: pytest.fail("found anew"))
+        assert words._lexicon.__wrapped__(tokenizer, table, "en").spellings == made.spellings
+    kept.write_text('[["broken"', encoding="utf-8")
+    assert words._lexicon.__wrapped__(tokenizer, table, "en").spellings == made.spellings
 
 
 @pytest.mark.parametrize("sample", [False, True])

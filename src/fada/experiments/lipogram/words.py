@@ -1,17 +1,25 @@
 """Keeps masked generation to whole, known words and whole sentences."""
 
+import hashlib
+import json
+import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from transformers import LogitsProcessor
 
+from fada.common.files import write_text
 from fada.decoding.guidance import Constraint
 from fada.decoding.vocabulary import resized_table, vocabulary_of
+from fada.errors import FadaError
 from fada.experiments.lipogram.readability import word_frequencies
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable, complete_text
@@ -83,7 +91,19 @@ class Lexicon:
 
 @lru_cache(maxsize=4)
 def _lexicon(tokenizer: "PreTrainedTokenizerBase", table: TokenTable, language: str) -> Lexicon:
-    return Lexicon.of(tokenizer, table, word_frequencies(language))
+    """The lexicon of a vocabulary, kept in the user's cache folder: it takes seconds to make."""
+    rules = getattr(tokenizer, "backend_tokenizer", None)
+    made_of = [language, version("wordfreq"), type(tokenizer).__name__, rules.to_str() if rules else "", table.pieces]
+    name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]
+    folder = os.environ.get("FADA_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fada"
+    kept = Path(folder) / f"words-{name}.json"
+    with suppress(OSError, ValueError, TypeError):
+        spellings = json.loads(kept.read_text(encoding="utf-8"))
+        return Lexicon(tuple((str(text), tuple(map(int, ids)), float(share)) for text, ids, share in spellings))
+    made = Lexicon.of(tokenizer, table, word_frequencies(language))
+    with suppress(OSError, FadaError):
+        write_text(kept, json.dumps(made.spellings, ensure_ascii=False))
+    return made
 
 
 class _Rules:
