@@ -47,6 +47,7 @@ lint: $(STAMP)
 # New damaged files for every reader, HOURS long; each round starts at a new case.
 HOURS ?= 1
 fuzz: $(STAMP)
+	FADA_KILLS=20 $(BIN)/python -m pytest tests/jobs/test_cluster.py
 	end=$$(($$(date +%s) + $(HOURS) * 3600)); first=$$(date +%s); while [ $$(date +%s) -lt $$end ]; do \
 	  FADA_FUZZ_FIRST=$$first FADA_FUZZ_CASES=2000 $(BIN)/python -m pytest tests/fuzz -n 2 || exit 1; \
 	  first=$$((first + 2000)); done

@@ -13,6 +13,7 @@ EXTRAS = {
     "pypdfium2": "pdf",
     "pyphen": "lipogram",
     "scipy": "analysis",
+    "ray": "scale",
     "sentencepiece": "train",
     "soundfile": "audio",
     "soxr": "audio",

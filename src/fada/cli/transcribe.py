@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fada.decoding.knowledge import Knowledge
     from fada.decoding.weights import Weights
 
+CLUSTER = "On a cluster"
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 DEVICE = typer.Option(
     "cpu", "--device", help="cpu; cuda, mps or cuda:1 for models that torch runs; auto: a GPU if there is one."
@@ -69,6 +70,16 @@ def transcribe(
     device: str = DEVICE,
     restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
     shard: str | None = SHARD,
+    ray: bool = typer.Option(False, "--ray", help="Read on a Ray cluster on this machine.", rich_help_panel=CLUSTER),
+    ray_address: str | None = typer.Option(
+        None, "--ray-address", help="Read on this Ray cluster: host:6379, or auto.", rich_help_panel=CLUSTER
+    ),
+    ray_token: Path | None = typer.Option(
+        None, "--ray-token", help="File with the token that the cluster asks for.", rich_help_panel=CLUSTER
+    ),
+    workers: int | None = typer.Option(
+        None, "--workers", min=1, help="Models side by side on the cluster. [one a CPU]", rich_help_panel=CLUSTER
+    ),
 ) -> None:
     """Transcribe images or sound, with what is known of their language or domain.
 
@@ -81,6 +92,7 @@ def transcribe(
     from contextlib import nullcontext
 
     from fada.data.write import refuse_source
+    from fada.jobs.cluster import Cluster
     from fada.jobs.shards import Shard
     from fada.jobs.transcribe import transcribe as run
     from fada.models.folders import DEFAULT_MODEL, resolve
@@ -93,6 +105,11 @@ def transcribe(
         refuse_source(inputs, out)
     elif part is not None:
         raise FadaError(f"--shard {shard} without --out: name the file or folder that the parts are to be joined to.")
+    cluster = Cluster(ray_address, workers, token=ray_token) if ray or ray_address else None
+    if cluster is None and (workers or ray_token):
+        raise FadaError(
+            "--workers and --ray-token are for --ray and --ray-address: give one of these, or leave them out."
+        )
     source = reading.given()
     recognizer, lines = open_model(model, inputs, threads, device, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
@@ -130,6 +147,7 @@ def transcribe(
             batch_size=batch_size,
             restart=restart,
             shard=part,
+            cluster=cluster,
         )
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)

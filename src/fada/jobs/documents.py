@@ -1,7 +1,7 @@
 """Documents of a job, each read with the knowledge and the weights that fit it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from statistics import fmean
@@ -17,7 +17,7 @@ from fada.decoding.lm import CharNgram
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.jobs.batches import batches, document_of, in_parts
+from fada.jobs.batches import document_of, in_parts
 from fada.jobs.journal import Row
 
 if TYPE_CHECKING:
@@ -44,8 +44,19 @@ class Documents:
             )
         self.recognizer: CTCRecognizer = cast("CTCRecognizer", recognizer)
         self.automatic = automatic
-        recorded = (row[READ_WITH] for row in rows.values() if READ_WITH in row)
-        self.decisions = {record["document"]: automatic.restored(record) for record in recorded}
+        self.decisions: dict[str, Decision] = {}
+        for row in rows.values():
+            if READ_WITH in row:
+                self.recall(row[READ_WITH])
+
+    def recall(self, record: Mapping[str, Any]) -> None:
+        """Take over a decision that was recorded."""
+        self.decisions[record["document"]] = self.automatic.restored(record)
+
+    def record(self, document: str) -> dict[str, Any] | None:
+        """The decision for a document, to be recorded; None if there is none yet."""
+        decision = self.decisions.get(document)
+        return None if decision is None else {"document": document, **decision.record()}
 
     def decide(self, document: str, log_probs: Sequence[np.ndarray], domain: str | None) -> Decision:
         """What the document is read with, from now on."""
@@ -66,28 +77,25 @@ class Documents:
         found = in_parts(batch, lambda part: self.recognizer.emit([replace(one, text=None) for one in part]))
         return [(part, emitted, error) for emitted, part, error in found]
 
-    def read(
-        self, lines: LineSet, done: Callable[[Line], bool], batch_size: int, rows_of: Callable[..., list[Row]]
-    ) -> Iterator[tuple[list[Line], list[Row]]]:
-        """Batches of lines, and their rows."""
-        for batch in batches(lines, done, max(batch_size, LINES), "transcribing", document_of):
-            document, emitted = document_of(batch[0]), self._emitted(batch)
-            known = self.decisions.get(document)
-            decision = known or self.decide(
-                document, [scores for _, found, _ in emitted if found for scores in found.log_probs], batch[0].domain
-            )
-            rows: list[Row] = []
-            for part, found, error in emitted:
-                try:
-                    if error is not None:
-                        raise FadaError(error)
-                    search = BeamSearch(found, decision.knowledge)
-                    rows += rows_of(part, search.hypotheses(decision.weights, alignment=True))
-                except FadaError as reason:
-                    rows += [{"id": line.id, "source": line.source or line.id, "error": str(reason)} for line in part]
-            if known is None:
-                rows[0][READ_WITH] = {"document": document, **decision.record()}
-            yield batch, rows
+    def rows(self, batch: Sequence[Line], rows_of: Callable[..., list[Row]]) -> list[Row]:
+        """The rows of a batch of lines of one document."""
+        document, emitted = document_of(batch[0]), self._emitted(batch)
+        known = self.decisions.get(document)
+        decision = known or self.decide(
+            document, [scores for _, found, _ in emitted if found for scores in found.log_probs], batch[0].domain
+        )
+        rows: list[Row] = []
+        for part, found, error in emitted:
+            try:
+                if error is not None:
+                    raise FadaError(error)
+                search = BeamSearch(found, decision.knowledge)
+                rows += rows_of(part, search.hypotheses(decision.weights, alignment=True))
+            except FadaError as reason:
+                rows += [{"id": line.id, "source": line.source or line.id, "error": str(reason)} for line in part]
+        if known is None:
+            rows[0]["read_with"] = {"document": document, **decision.record()}
+        return rows
 
     @property
     def weights(self) -> Weights | None:

@@ -5,7 +5,7 @@ import os
 import time
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from fada.data.formats.registry import formats
 from fada.data.line import Line, LineSet, Provenance, Transcription
 from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
-from fada.decoding.evidence import Automatic
+from fada.decoding.evidence import LINES, Automatic
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.jobs.batches import batches, in_parts
+from fada.jobs.batches import batches, document_of, in_parts
+from fada.jobs.cluster import Cluster, read_on
 from fada.jobs.documents import Documents, other_language
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.shards import Shard, Share
@@ -71,6 +72,7 @@ def transcribe(
     batch_size: int = 8,
     restart: bool = False,
     shard: Shard | None = None,
+    cluster: Cluster | None = None,
 ) -> Summary:
     """Transcribe `lines` into `out`; an interrupted job with the same arguments goes on where it stopped.
 
@@ -87,6 +89,7 @@ def transcribe(
         batch_size: lines per call of the network.
         restart: forget an unfinished job.
         shard: only the lines that fall to it, into a part of `out` for :func:`fada.jobs.merge.merge`.
+        cluster: where to read, if not in this process.
     """
     weights, knowledge = weights or Weights(), knowledge or Knowledge()
     if automatic is not None and automatic.given is not None:
@@ -113,14 +116,17 @@ def transcribe(
         resumed = len(journal.rows)
         for left_behind in whole.parent.glob(f".{glob.escape(whole.name[:40])}.{'[0-9a-f]' * 16}.tmp"):
             left_behind.unlink(missing_ok=True)  # by a job that was killed: nobody else has this output
-        documents = None if automatic is None else Documents(recognizer, automatic, journal.rows)
+        reader = Reader(recognizer, weights, knowledge, automatic, journal.rows)
+        documents = reader.documents
         if documents is not None and shard is not None:
             documents.decide_before(every)
-        if documents is None:
-            reading_them = _read_batches(recognizer, lines, weights, knowledge, journal.has, batch_size)
+        size = max(batch_size, recognizer.rows if documents is None else LINES)
+        todo = batches(lines, journal.has, size, "transcribing", document_of if documents else lambda _: "")
+        if cluster is None:
+            read = ((batch, reader.rows(batch)) for batch in todo)
         else:
-            reading_them = documents.read(lines, journal.has, batch_size, _found_rows)
-        for batch, rows in reading_them:
+            read = read_on(cluster, whole.parent, model_name, reader, todo)
+        for batch, rows in read:
             stamped = zip(batch, rows, strict=True)
             journal.append({**row, "domain": line.domain, "stamp": stamp_of(line)} for line, row in stamped)
         notes = [*map(str, lines.skipped), *lines.notes]
@@ -197,27 +203,40 @@ def _weight_files(model: str) -> list[tuple[str, int, int]]:
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _read_batches(
-    recognizer: "Recognizer",
-    lines: LineSet,
-    weights: Weights,
-    knowledge: Knowledge,
-    done: Callable[[Line], bool],
-    batch_size: int,
-) -> Iterator[tuple[list[Line], list[Row]]]:
-    for batch in batches(lines, done, max(batch_size, recognizer.rows), "transcribing"):
+class Reader:
+    """Reads batches of lines in one way.
+
+    Args:
+        rows: finished lines of an earlier run, whose decisions hold.
+    """
+
+    def __init__(
+        self,
+        recognizer: "Recognizer",
+        weights: Weights,
+        knowledge: Knowledge,
+        automatic: Automatic | None,
+        rows: Mapping[str, Row],
+    ) -> None:
+        self.recognizer, self.weights, self.knowledge, self.automatic = recognizer, weights, knowledge, automatic
+        self.documents = None if automatic is None else Documents(recognizer, automatic, rows)
+
+    def rows(self, batch: Sequence[Line]) -> list[Row]:
+        """The rows of the journal for a batch; one bad line costs only itself."""
+        if self.documents is not None:
+            return self.documents.rows(batch, _found_rows)
         rows: list[Row] = []
-        for read, part, error in in_parts(batch, lambda b: _rows(recognizer, b, weights, knowledge)):
+        for read, part, error in in_parts(batch, self._rows):
             if error is None:
                 rows += read
             else:
                 rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
-        yield batch, rows
+        return rows
 
-
-def _rows(recognizer: "Recognizer", batch: Sequence[Line], weights: Weights, knowledge: Knowledge) -> list[Row]:
-    search = recognizer.search([replace(line, text=None) for line in batch], knowledge, batch_size=len(batch))
-    return _found_rows(batch, search.hypotheses(weights, alignment=True))
+    def _rows(self, batch: Sequence[Line]) -> list[Row]:
+        lines = [replace(line, text=None) for line in batch]
+        search = self.recognizer.search(lines, self.knowledge, batch_size=len(batch))
+        return _found_rows(batch, search.hypotheses(self.weights, alignment=True))
 
 
 def _found_rows(batch: Sequence[Line], found: Sequence[Hypothesis]) -> list[Row]:
