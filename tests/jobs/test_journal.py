@@ -29,7 +29,7 @@ def transcribe(stub: "Stub", *arguments: Any, **options: Any) -> jobs.Summary:
 class Stub:
     """Writes the id and the domain of every line; interrupts itself after a number of batches."""
 
-    kind, rows = "seq2seq", 1
+    kind, rows, characters = "seq2seq", 1, ""
 
     def __init__(self, batches: Any = None) -> None:
         self.left = batches

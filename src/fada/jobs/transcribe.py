@@ -122,11 +122,8 @@ def transcribe(
             documents.decide_before(every)
         size = max(batch_size, recognizer.rows if documents is None else LINES)
         todo = batches(lines, journal.has, size, "transcribing", document_of if documents else lambda _: "")
-        if cluster is None:
-            read = ((batch, reader.rows(batch)) for batch in todo)
-        else:
-            read = read_on(cluster, whole.parent, model_name, reader, todo)
-        for batch, rows in read:
+        here = ((batch, reader.rows(batch)) for batch in todo)
+        for batch, rows in here if cluster is None else read_on(cluster, whole.parent, model_name, reader, todo):
             stamped = zip(batch, rows, strict=True)
             journal.append({**row, "domain": line.domain, "stamp": stamp_of(line)} for line, row in stamped)
         notes = [*map(str, lines.skipped), *lines.notes]
