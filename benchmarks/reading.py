@@ -18,12 +18,12 @@ from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
 
 REPOSITORY = Path(__file__).parent.parent
-COMMAND = [sys.executable, "-c", "from fada.cli import main; main()", "transcribe"]
+COMMAND = [sys.executable, "-c", "from fada.cli import main; main()"]
 LINES = 100
 
 
 def rows(options: Options) -> Iterator[Row]:
-    """One line, and `LINES` lines, with every built-in C-RNN."""
+    """One line, and `LINES` lines: the network alone, and all of a transcription."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         earlier = _checkout(options.base, work / "earlier")
@@ -36,15 +36,16 @@ def rows(options: Options) -> Iterator[Row]:
         (work / "line.png").write_bytes(png(lines[0].load_image()))
         variables = {"OMP_NUM_THREADS": "1"}
         both = tuple({**variables, "PYTHONPATH": str(place)} for place in (REPOSITORY / "src", earlier / "src"))
-        one = [*COMMAND, str(work / "line.png")]
         against = f"commit {options.base}"
+        one = [*COMMAND, "transcribe", "french", str(work / "line.png")]
         found = alternating_commands(one, one, options.rounds, (both[0], both[1]))
-        yield Row("`fada transcribe line.png`, compiled before", against, *found, goal="1.5 s")
-        for model in ("medieval", "french"):
-            many = [*COMMAND, model, str(work / "lines.parquet"), "--threads", "1", "--out"]
-            ours, theirs = [*many, str(work / "ours.tsv")], [*many, str(work / "theirs.tsv")]
+        yield Row("`fada transcribe french line.png`, compiled before", against, *found, goal="1.5 s")
+        many = str(work / "lines.parquet"), "--threads", "1", "--out"
+        for what in (["emit", "medieval"], ["transcribe", "french"]):
+            ending = ".npz" if what[0] == "emit" else ".tsv"
+            ours, theirs = ([*COMMAND, *what, *many, str(work / f"{name}{ending}")] for name in ("ours", "theirs"))
             found = alternating_commands(ours, theirs, options.rounds, (both[0], both[1]))
-            yield Row(f"{len(lines)} lines with `{model}`, start-up included", against, *found, goal="2")
+            yield Row(f"`fada {' '.join(what)}`, {len(lines)} lines, start-up included", against, *found, goal="2")
 
 
 def _checkout(commit: str, folder: Path) -> Path:
