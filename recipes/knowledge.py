@@ -2,7 +2,7 @@
 
     python recipes/knowledge.py build DATA LINES OUT
     python recipes/knowledge.py weights DATA LINES EMISSIONS.npz... [-o table.json]
-    python recipes/knowledge.py evidence MODEL EMISSIONS.npz...
+    python recipes/knowledge.py evidence DATA LINES MODEL EMISSIONS.npz...
 
 DATA is the folder with `texts`, LINES what `recipes/medieval.py` wrote, OUT the folder `knowledge` of the model.
 
@@ -11,8 +11,9 @@ and those files of `texts` that name no manuscript of `recipes/unseen.yaml`; and
 
 `weights` decodes manuscripts that are not in `recipes/unseen.yaml` with language models of 2,000 characters and more of
 their language, never of the manuscript itself, at several weights: the table from which the constants of
-`fada.decoding.defaults` come. `evidence` tells which language each manuscript is found to be in, and the error rates
-with that. EMISSIONS are what `fada emit` stores of lines called `…/manuscript/page/line`.
+`fada.decoding.defaults` come. `evidence` tells which language each manuscript is found to be in by the knowledge of
+MODEL, made anew without the manuscript itself, and the error rates without and with that; manuscripts that are the only
+one of their language are left out. EMISSIONS are what `fada emit` stores of lines called `…/manuscript/page/line`.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,10 +33,11 @@ import yaml
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.defaults import BEAM, certainty_of, weights_for
 from fada.decoding.emissions import Emissions
-from fada.decoding.evidence import infer
+from fada.decoding.evidence import Automatic
 from fada.decoding.knowledge import TRAINING, About, Knowledge, knowledge_of_model, write_knowledge
 from fada.decoding.lm import CharNgram
 from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.evaluation.edits import score_lines
 from fada.targets.target_set import TargetSet
 
@@ -244,37 +246,49 @@ def print_weights(rows: Sequence[dict]) -> None:
                 print(f"| {name} | {least}-{most} | {low}-{high} | {count} |" + "".join(cells), flush=True)
 
 
-def study_evidence(model: Path, stored: Sequence[Path]) -> None:
+def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path]) -> None:
     """The language found for each manuscript, and the error rates without and with it."""
-    candidates = {name: known for name, known in knowledge_of_model(model).items() if known.about.century is None}
-    rights, changes = [], []
+    every, candidates = bodies(data, lines), knowledge_of_model(model, centuries=False)
+    found_of = defaultdict[tuple[str, str], list[tuple[bool, float, float]]](list)
     for path in stored:
         emissions = Emissions.load(path)
         for document in documents(emissions):
-            found = infer(emissions, document.log_probs, candidates)
-            own = Emissions(
-                [str(i) for i in range(len(document.log_probs))], document.log_probs, emissions.symbols, emissions.blank
-            )
-            certainty = certainty_of(document.log_probs)
-            known = found.knowledge or Knowledge()
-            search = BeamSearch(own, known)
-            before = document.cer(search.choose(weights_for(0, certainty)))
-            after = document.cer(search.choose(weights_for(known.characters, certainty)))
             language = document.domain.partition("-")[0]
-            rights.append((found.best or "none").partition("-")[0] == language)
-            changes.append((before, after))
-            told = f"{document.manuscript} {document.domain}: {found} bits {found.bits:.2f}"
-            print(f"{path.stem} {told}; certainty {certainty:.3f}; CER {before:.2f} -> {after:.2f}", flush=True)
-    mean = np.mean(changes, axis=0)
-    worse = sum(after > before for before, after in changes)
-    print(f"right {sum(rights)} of {len(rights)}; CER {mean[0]:.2f} -> {mean[1]:.2f}; worse {worse}")
+            others = [b for b in every if b.language == language and document.manuscript not in b.manuscripts]
+            text = [text for body in others for text in body.lines]
+            if not text:
+                continue
+            known = Knowledge.from_texts(text, name=language, order=ORDER, smoothing=SMOOTHING)
+            about = known.about.model_copy(update={"bits": candidates[language].about.bits})
+            without = {**candidates, language: replace(known, about=about)}
+            decision = Automatic(without).decide(emissions, document.log_probs)
+            ids = [str(i) for i in range(len(document.log_probs))]
+            own = Emissions(ids, document.log_probs, emissions.symbols, emissions.blank)
+            before = document.cer(BeamSearch(own).choose(Weights(beam=BEAM)))
+            after = document.cer(BeamSearch(own, decision.knowledge).choose(decision.weights))
+            best = None if decision.posterior is None else decision.posterior.best
+            found_of[path.stem, language].append((best == language, before, after))
+            told = f"{document.domain} {len(ids)} lines: {decision}; certainty {decision.certainty:.3f}"
+            print(f"{path.stem} {document.manuscript} {told}; CER {before:.2f} -> {after:.2f}", flush=True)
+    print("| emissions | language | manuscripts | found | CER, plain | CER, language found | worse |")
+    print("|---|---|---|---|---|---|---|")
+    for name in dict.fromkeys(name for name, _ in found_of):
+        parts = {language: rows for (other, language), rows in found_of.items() if other == name}
+        for language, rows in {**parts, "all": [row for part in parts.values() for row in part]}.items():
+            plain, knowing = np.mean([row[1:] for row in rows], axis=0)
+            right, worse = sum(row[0] for row in rows), sum(row[2] > row[1] for row in rows)
+            print(f"| {name} | {language} | {len(rows)} | {right} | {plain:.2f} | {knowing:.2f} | {worse} |")
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, names in (("build", ["data", "lines", "out"]), ("weights", ["data", "lines"]), ("evidence", ["model"])):
+    for verb, names in (
+        ("build", ["data", "lines", "out"]),
+        ("weights", ["data", "lines"]),
+        ("evidence", ["data", "lines", "model"]),
+    ):
         part = verbs.add_parser(verb)
         for name in names:
             part.add_argument(name, type=Path)
@@ -288,7 +302,7 @@ def main() -> None:
     elif given.verb == "weights":
         study_weights(given.data, given.lines, given.emissions, given.out)
     else:
-        study_evidence(given.model, given.emissions)
+        study_evidence(given.data, given.lines, given.model, given.emissions)
 
 
 if __name__ == "__main__":

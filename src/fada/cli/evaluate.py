@@ -93,9 +93,9 @@ def evaluate(
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
-            knowledge = known.load(order=order, share=share)
-            search = open_search(source, knowledge, lines, domain=reading.domain)
             by_default = known.says_text and weights is None
+            knowledge = known.load(order=order, share=share, smoothing="kneser-ney" if by_default else None)
+            search = open_search(source, knowledge, lines, domain=reading.domain)
             return decode_tuned(search, weights, str(source), by_default=by_default).only(system)
         return read_systems(
             source,
