@@ -3,13 +3,18 @@
 Rows of :mod:`benchmarks.table`. With ``--lines SOURCE`` the built-in French model reads the test lines of a
 data set once and its emissions are searched; else emissions are made up (see :mod:`benchmarks.ctc`). Run with:
 python -m benchmarks.table searching [--lines SOURCE] [--rounds N]
+
+What scoring the end of the line changes, on the validation lines of a data set: python -m benchmarks.searching SOURCE
 """
 
+import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
 from benchmarks.ctc import SYMBOLS, corpus_lines
 from benchmarks.ctc import emissions as made_up
@@ -27,7 +32,7 @@ MOST_LINES = 100
 Decode = Callable[[], list[str]]
 
 
-def read(source: str | None) -> tuple[Emissions, Knowledge]:
+def read(source: str | None, split: str = "test") -> tuple[Emissions, Knowledge]:
     """Emissions of real or made-up lines with references, and what is known of them."""
     if source is None:
         texts, log_probs = made_up(MOST_LINES)
@@ -43,7 +48,7 @@ def read(source: str | None) -> tuple[Emissions, Knowledge]:
     for line in lines:
         if line.split in (None, "train"):
             texts_of.setdefault(line.domain or "", []).append(line.text or "")
-    search = load_recognizer("french").search([line for line in lines if line.split in (None, "test")])
+    search = load_recognizer("french").search([line for line in lines if line.split in (None, split)])
     if not isinstance(search, BeamSearch):
         raise TypeError("the built-in French model gives emissions")
     return search.emissions, Knowledge.from_texts(texts_of)
@@ -116,3 +121,24 @@ def tuning(search: BeamSearch, kind: str) -> Row:
     same = "the same choice" if chosen[0] == chosen[1] else f"another choice, {chosen[1].name}"
     told = f"every setting on every line, {same}"
     return Row(f"tuning, full grid, {kind}", told, [seconds[1] / seconds[0]], seconds[:1], "10")
+
+
+def end_of_line(source: str) -> None:
+    """Print the CER without and with the end of the line, and the paired difference with its standard error."""
+    data, knowledge = read(source, "validation")
+    references = data.references or []
+    length = sum(map(len, references))
+    for beam, weight in itertools.product((5, 25), (0.3, 0.5)):
+        settings = {"lm": knowledge.global_lm, "lm_weight": weight, "length_bonus": 1.5 * weight}
+        decoder = CTCBeamDecoder(data.symbols, data.blank, beam, threads=1, **settings)  # type: ignore[arg-type]
+        edits = [
+            np.array([Levenshtein.distance(found[0].text, text) for found, text in zip(read_, references, strict=True)])
+            for read_ in (decoder.replace(lm_end=end).decode_batch(data.log_probs) for end in (False, True))
+        ]
+        without, with_end = (100 * x.sum() / length for x in edits)
+        se = 100 / length * (edits[1] - edits[0]).std() * len(references) ** 0.5
+        print(f"beam {beam}, weight {weight}: {without:.3f} and {with_end:.3f} %, {with_end - without:+.3f} ± {se:.3f}")
+
+
+if __name__ == "__main__":
+    end_of_line(sys.argv[1])
