@@ -59,7 +59,7 @@ def main(data: Path) -> None:
     for line in read_lines(data / "latin_script" / "train.parquet").without_media():
         of[str(line.extra["language"])][str(line.extra["manuscript"])].append(line)
     replay = drawn(list(read_lines(data / "catmus_fr" / "train.parquet")), 80, 0)
-    settings = AdaptSettings(hidden=HIDDEN, epochs=5)
+    settings = AdaptSettings(hidden=HIDDEN, epochs=5, fewest_steps=60)
     print("| manuscript | plain → | with text → |\n|---|---|---|")
     for name, lines in manuscripts(data).items():
         language = str(lines[0].extra["language"])
