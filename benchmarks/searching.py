@@ -78,7 +78,7 @@ def rows(options: Options) -> Iterator[Row]:
     """Every comparison."""
     data, knowledge = read(options.lines)
     kind = "made-up lines" if options.lines is None else "real lines"
-    lines = data.log_probs[:MOST_LINES]
+    lines = data.log_probs[:: max(1, len(data) // MOST_LINES)][:MOST_LINES]  # of all domains
     domain = next(iter(knowledge.domain_lms))
     target, mixed = knowledge.target_of(domain), knowledge.lm_of("domain", domain)
     for beam, goal in GOALS.items():
