@@ -37,7 +37,7 @@ def transcribe(
         ...,
         metavar="[MODEL] INPUTS...",
         help="Run folder, model folder or hub name, then images, folders, manifests, parquet, ALTO or PAGE files, or "
-        "audio. Without a model the built-in one for medieval French is used.",
+        "audio. Without a model the built-in one for the Latin script of the Middle Ages is used.",
     ),
     out: Path | None = typer.Option(
         None, "--out", "-o", help="File, or new or empty folder, to write; the text is printed without."
