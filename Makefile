@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo serve test fuzz lint format bench clean
+.PHONY: demo serve test test-fresh test-lowest fuzz lint format bench clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -37,6 +37,16 @@ test-lowest:
 	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
 	$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct "$(firstword $(TORCH))" -e ".[all,dev]"
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not browser" $(TESTS)
+
+# The README's first screen where nothing but the plain wheel is installed, in a place of its own.
+FRESH := .venv-fresh
+test-fresh:
+	rm -rf $(FRESH)
+	$(PYTHON) -m venv $(FRESH)
+	$(FRESH)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps . -w $(FRESH)/wheel
+	$(FRESH)/bin/python -m pip install -q --disable-pip-version-check $(FRESH)/wheel/fada-*.whl
+	du -sh $(FRESH)
+	$(FRESH)/bin/python -I tests/support/first_screen.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -265,7 +265,8 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
     shared = [i for i in range(len(expected)) if all(i in of for of in paired.values())]
     lines = [expected[i] for i in shared]
     first = next(iter(paired.values()))
-    extra = {name for line in lines for name, value in line.extra.items() if isinstance(value, str | int)} - {"page"}
+    extra = {name for line in lines for name, value in line.extra.items() if isinstance(value, str | int)}
+    extra -= {"page", *SCORE_COLUMNS}
     columns = {
         "domain": [line.domain or first[i].domain for i, line in zip(shared, lines, strict=True)],
         **{key: _labels(line.extra.get(key) for line in lines) for key in sorted(extra)},
