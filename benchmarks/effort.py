@@ -69,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         weights = weights_for(known.characters, certainty_of(emissions.log_probs))
         guided = decoder.replace(lm=known.global_lm, lm_weight=weights.lm_weight, length_bonus=weights.length_bonus)
     reader = Reader(guided, decoder)
+    if not lines:
+        raise SystemExit("no lines with a text.")
     rows, times = [], list[float]()
     for line, log_probs, reading in zip(lines, emissions.log_probs, reader.read(emissions.log_probs), strict=True):
         text = " ".join((line.text or "").split())

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -109,6 +110,21 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
             assert [row["version"] for row in versions] == list(range(1, len(versions) + 1))
     finally:
         store.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_server_that_is_asked_to_stop_ends_in_order_with_open_streams(tmp_path: Path) -> None:
+    server = Server(tmp_path / "desk")
+    stream = server.connect()
+    stream.request("GET", "/api/events")
+    events = stream.getresponse()
+    assert events.readline().startswith(b"retry")
+    server.process.terminate()
+    assert events.read().strip() == b""
+    assert server.process.wait(60) in (0, -signal.SIGTERM)
+    stream.close()
+    server.kill()
+    Project(tmp_path / "desk").close()
 
 
 def test_changes_of_many_threads_are_all_there_and_one_that_fails_undoes_only_itself(tmp_path: Path) -> None:

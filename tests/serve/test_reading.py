@@ -64,11 +64,14 @@ def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("line10.png", png("ten"))
         archive.writestr("line9.png", png("nine"))
-    told = upload(client, [*page_files(), ("more.zip", stream.getvalue())], name="a book")
+    document_file = io.BytesIO()
+    line_picture("of a pdf").save(document_file, format="PDF")
+    files = [*page_files(), ("more.zip", stream.getvalue()), ("zoo.pdf", document_file.getvalue())]
+    told = upload(client, files, name="a book")
     job = finished(client, told["job"]["id"], 500)
     assert job["state"] == "done", job
     document = client.get(f"/api/documents/{told['document']['id']}").json()
-    assert [page["name"] for page in document["pages"]] == ["page", "line9", "line10"]
+    assert [page["name"] for page in document["pages"]] == ["page", "line9", "line10", "zoo-0001"]
     assert {page["state"] for page in document["pages"]} == {"read"}
     lines = client.get(f"/api/pages/{document['pages'][0]['id']}").json()["lines"]
     assert (lines[0]["text"], lines[0]["state"]) == ("given text", "typed")
@@ -78,7 +81,7 @@ def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
     signs = {sign["character"] for sign in client.get(f"/api/documents/{document['id']}/signs").json()}
     assert "⁊" in signs
     result = client.get(f"/api/jobs/{job['id']}/result").json()
-    assert [page["name"] for page in result["pages"]] == ["page", "line9", "line10"]
+    assert [page["name"] for page in result["pages"]] == ["page", "line9", "line10", "zoo-0001"]
     events = client.get(f"/api/jobs/{job['id']}/events").text
     assert json.loads(events.split("data: ")[1].split("\n")[0])["state"] == "done"
     split = client.post(f"/api/lines/{lines[0]['id']}/split", json={"version": lines[0]["version"], "at": 0.5}).json()
@@ -91,13 +94,7 @@ def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
-    sound = io.BytesIO()
-    with wave.open(sound, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16000)
-        file.writeframes((np.sin(np.arange(16000) / 20) * 8000).astype("<i2").tobytes())
-    told = upload(client, [("a.wav", sound.getvalue()), ("b.png", png("fine"))])
+    told = upload(client, [("a.wav", tone()), ("b.png", png("fine"))])
     job = finished(client, told["job"]["id"], 500)
     assert job["state"] == "done"
     assert any("reads image" in problem for problem in job["result"]["problems"])
@@ -106,6 +103,34 @@ def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
     line = client.get(f"/api/pages/{pages[0]['id']}").json()["lines"][0]
     assert client.get(line["audio"]).content.startswith(b"RIFF")
     assert client.get(f"/api/pages/{pages[0]['id']}/image").status_code == 200
+
+
+@pytest.mark.timeout(600)
+def test_sound_is_read_by_a_model_that_writes_tokens(tmp_path: Path) -> None:
+    from tests.support.model_folders import whisper_folder
+
+    model = whisper_folder(tmp_path / "whisper")
+    with opened(tmp_path / "desk", model=str(model)) as client:
+        assert client.get("/api/models").json()[0]["kind"] == "tokens"
+        told = upload(client, [("a.wav", tone())])
+        job = finished(client, told["job"]["id"], 500)
+        assert job["state"] == "done"
+        assert job["result"]["problems"] == []
+        line = client.get("/api/pages/1").json()["lines"][0]
+        assert line["text"] == line["reading"]
+        completed = client.post(f"/api/lines/{line['id']}/complete", json={"prefix": "Well"}).json()
+        assert completed["text"].startswith("Well")
+
+
+def tone() -> bytes:
+    """A second of sound."""
+    sound = io.BytesIO()
+    with wave.open(sound, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16000)
+        file.writeframes((np.sin(np.arange(16000) / 20) * 8000).astype("<i2").tobytes())
+    return sound.getvalue()
 
 
 @pytest.mark.timeout(600)

@@ -50,7 +50,7 @@ class Reader:
 
     def read(self, emissions: Sequence[np.ndarray]) -> list[Reading]:
         """The readings of lines, (frames, classes) each."""
-        best = self.guided.decode_batch(emissions, nbest=NBEST, alignment=True)
+        best = self.guided.decode_batch(emissions, nbest=NBEST)
         plain = self.plain.decode_batch(emissions)
         return [
             self._reading(found, without[0].text, log_probs)
@@ -59,7 +59,10 @@ class Reader:
 
     def _reading(self, found: list[Hypothesis], plain: str, log_probs: np.ndarray) -> Reading:
         first = found[0]
-        cells = _cells(first.text, first.char_frames, first.char_confidences, len(log_probs)) if first.text else []
+        if first.alignment is not None:
+            cells = _cells(first.text, first.char_frames, first.char_confidences, len(log_probs))
+        else:
+            cells = self.align(log_probs, first.text)
         confidences = [confidence for _, confidence, _, _ in cells]
         return Reading(
             text=first.text,
@@ -77,7 +80,7 @@ class Reader:
         """
         frames = len(log_probs)
         spans = [(text, round(start * frames), round(end * frames)) for text, start, end in words]
-        found = self.guided.decode(log_probs, nbest=NBEST, alignment=True, prefix=prefix, words=spans)
+        found = self.guided.decode(log_probs, nbest=NBEST, alignment=bool(spans), prefix=prefix, words=spans)
         if found[0].log_prob > -np.inf:
             return self._reading(found, "", log_probs)
         labels, _ = self._labels(prefix)

@@ -87,4 +87,10 @@ def serve(
         limit_concurrency=None,
         lifespan="on",
     )
-    uvicorn.Server(config).run(sockets=[opened])
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            desk.events.close()  # open streams would hold the server up
+            super().handle_exit(sig, frame)
+
+    Server(config).run(sockets=[opened])
