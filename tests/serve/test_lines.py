@@ -196,3 +196,13 @@ def test_signs_are_those_of_the_model_with_codes(client: Any, page: dict[str, An
     assert by_character["ꝑ"]["name"] == "LATIN SMALL LETTER P WITH STROKE THROUGH DESCENDER"
     assert len({sign["code"] for sign in signs}) == len(signs)
     assert [sign["count"] for sign in signs] == sorted((sign["count"] for sign in signs), reverse=True)
+
+
+def test_a_document_gets_another_name_and_direction(client: Any, page: dict[str, Any]) -> None:
+    where = f"/api/documents/{page['document']}"
+    changed = client.patch(where, json={"name": "Sefer", "direction": "rtl"}).json()
+    assert (changed["name"], changed["direction"]) == ("Sefer", "rtl")
+    assert {line["direction"] for line in client.get(f"/api/pages/{page['id']}").json()["lines"]} == {"rtl"}
+    refused = client.patch(where, json={"model": "no such model"})
+    assert refused.status_code == 400
+    assert "no model" in refused.json()["error"]

@@ -484,6 +484,15 @@ def test_greek_and_right_to_left_lines(tab: Tab, server: Server) -> None:
     expect(tab.field(1)).to_have_value(re.compile(" ὦ$"))
     tab.saved()
 
+    page.get_by_role("button", name="Settings and view").click()  # a document that was uploaded with a wrong direction
+    accessible(page)
+    page.get_by_role("menuitem", name="Settings…").click()
+    page.get_by_label("Writing").select_option("rtl")
+    page.get_by_label("Name", exact=True).fill("τὸ βιβλίον")
+    page.get_by_role("button", name="Save").click()
+    expect(tab.field(1)).to_have_attribute("dir", "rtl")
+    expect(page.get_by_role("heading", name="τὸ βιβλίον")).to_be_visible()
+
     server.settings(drafts="never")
     tab.open("hebrew")
     page.reload()
@@ -494,16 +503,12 @@ def test_greek_and_right_to_left_lines(tab: Tab, server: Server) -> None:
     field.click()
     page.keyboard.insert_text("את")
     expect(ghost).to_have_text(HEBREW[1][2:])
-    word = ghost.bounding_box()
-    assert word
-    typed = tab.shown(2).evaluate(
-        """mirror => {
-            const range = new Range();
-            range.selectNodeContents(mirror.firstChild);
-            return range.getBoundingClientRect().left;
-        }"""
-    )
-    assert word["x"] < typed  # what follows stands to the left
+    leftward = """mirror => {
+        const typed = new Range(), ghost = mirror.querySelector(".ghost");
+        typed.selectNodeContents(mirror.firstChild);
+        return ghost.getBoundingClientRect().right <= typed.getBoundingClientRect().left + 1;
+    }"""
+    assert tab.shown(2).evaluate(leftward)  # what follows stands to the left
     page.keyboard.press("ArrowLeft")  # forward
     expect(field).to_have_value(HEBREW[1])
     page.keyboard.press("Enter")

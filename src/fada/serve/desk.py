@@ -706,6 +706,25 @@ class Desk:
             shutil.rmtree(folder, ignore_errors=True)
         return number, self.jobs.add("read", number)
 
+    def alter(self, document: int, values: Mapping[str, str]) -> None:
+        """Another name, direction or model of a document; with another model its pages are read again."""
+        reads = values.get("model", self.document(document)["model"]) != self.document(document)["model"]
+        if reads:
+            self.jobs.check_room()
+            self.jobs.cancel_of(document)
+
+        def write(connection: sqlite3.Connection) -> None:
+            if values:
+                update(connection, "documents", document, values)
+            if reads:
+                connection.execute("UPDATE pages SET state = 'waiting' WHERE document = ?", (document,))
+
+        self.store.write(write)
+        if reads:
+            self.jobs.add("read", document)
+        for page in self.store.rows("SELECT id FROM pages WHERE document = ?", document):
+            self.tell_page(page["id"])
+
     def delete(self, document: int) -> None:
         """Forget a document and its files."""
         self.document(document)

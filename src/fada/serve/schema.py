@@ -119,6 +119,14 @@ class WholeDocument(BaseModel):
     pages: list[PageHead]
 
 
+class DocumentChange(Given):
+    """What to change of a document; with another model it is read again."""
+
+    name: Name | None = None
+    direction: Direction | None = None
+    model: Name | None = None
+
+
 class Uploaded(BaseModel):
     """A new document and the job that reads it."""
 
@@ -320,6 +328,7 @@ class TargetFrequency(BaseModel):
     frequency: float
     counted: float
     training: float | None
+    edited: bool
 
 
 class DocumentKnowledge(BaseModel):

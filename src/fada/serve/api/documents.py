@@ -15,6 +15,7 @@ from fada.serve.project import take_in
 from fada.serve.schema import (
     Direction,
     Document,
+    DocumentChange,
     Job,
     Line,
     NewLine,
@@ -74,6 +75,16 @@ def get_document(desk: OfDesk, document: Number) -> WholeDocument:
     """A document with its pages."""
     pages = [PageHead(**row) for row in desk.store.rows(_PAGES, document)]
     return WholeDocument(**{**_document(desk, document), "pages": pages})
+
+
+@router.patch("/documents/{document}")
+def change_document(desk: OfDesk, document: Number, given: DocumentChange) -> Document:
+    """Another name, direction or model. With another model a job reads the document again; what was typed stays."""
+    values = given.model_dump(exclude_none=True)
+    if "model" in values:
+        models.check(desk, values["model"])
+    desk.alter(document, values)
+    return Document(**_document(desk, document))
 
 
 @router.delete("/documents/{document}", status_code=204)

@@ -52,6 +52,7 @@ def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
                         frequency=frequency,
                         counted=counted.frequency(symbol),
                         training=None if training is None else training.frequency(symbol),
+                        edited=symbol in known.chosen.targets,
                     )
                 )
     return DocumentKnowledge(

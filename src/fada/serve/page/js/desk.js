@@ -53,7 +53,6 @@ export class Desk {
     addEventListener("keydown", this.onkey);
     get(`/documents/${documentNumber}/signs`).then((signs) => this.signs.set(signs)).catch(() => {});
     const first = document_.pages.find((page) => page.id === pageNumber) ?? document_.pages[0];
-    document.title = `${document_.name} · fada`;
     if (first) await this.#openPage(first.id, !matchMedia("(pointer: coarse)").matches);
     else this.#empty("The pages are being found…");
   }
@@ -73,6 +72,7 @@ export class Desk {
     this.before = button("back", "Previous page", () => this.#turn(-1), { key: "Alt Page ↑" });
     this.after = button("next", "Next page", () => this.#turn(1), { key: "Alt Page ↓" });
     this.counted = h("span", { class: "counted" });
+    this.title = h("h1", {});
     this.saving = h("span", { class: "saving", role: "status" });
     const act = (name) => () => this.act(name);
     this.switch = button("page", "Page or lines", act("picture"), { key: "Alt P", kind: "narrow" });
@@ -81,7 +81,7 @@ export class Desk {
     this.top.className = "bar";
     this.top.replaceChildren(
       h("a", { class: "brand", href: "#/", "aria-label": "fada: all documents" }, icon("back"), h("span", {}, "fada")),
-      h("h1", { title: this.document.name }, this.document.name),
+      this.title,
       h("nav", { "aria-label": "Pages" }, this.before, this.pages, this.after),
       this.counted,
       h("span", { class: "grow" }),
@@ -120,7 +120,9 @@ export class Desk {
   }
 
   #pagesShown() {
-    const { pages } = this.document;
+    const { name, pages } = this.document;
+    this.title.textContent = this.title.title = name;
+    document.title = `${name} · fada`;
     this.pages.replaceChildren(...pages.map((page) => h("option", { value: page.id, selected: page.id === this.page?.id },
       `${page.number}. ${page.name}${page.state === "read" ? ` · ${page.confirmed}/${page.lines}` : page.state === "failed" ? " · failed" : " · …"}`)));
     const at = pages.findIndex((page) => page.id === this.page?.id);

@@ -57,7 +57,8 @@ export async function openSettings(settings, document_, set, changed) {
   const models = await get("/models");
   const name = h("input", { id: "set-name", value: document_.name, maxlength: 200 });
   const direction = h("select", { id: "set-direction" }, h("option", { value: "ltr", selected: document_.direction === "ltr" }, "left to right"), h("option", { value: "rtl", selected: document_.direction === "rtl" }, "right to left"));
-  const model = h("select", { id: "set-model" }, models.map((one) => h("option", { value: one.name, selected: one.name === document_.model }, one.name)));
+  const names = [...new Set([document_.model, ...models.map((one) => one.name)])];
+  const model = h("select", { id: "set-model" }, names.map((one) => h("option", { value: one, selected: one === document_.model }, one)));
   const beam = h("input", { id: "set-beam", type: "number", min: 1, max: 200, value: settings.beam });
   const who = h("input", { id: "set-who", value: client.name, maxlength: 60 });
   const row = (input, label, note) => h("p", { class: "entry" }, h("label", { for: input.id }, label), input, note && h("small", {}, note));

@@ -68,7 +68,8 @@ export class Knowledge {
   async #put(change) {
     const known = await this.#change((query) => put(`/documents/${this.document}/knowledge?${query}`, change));
     if (!known) { this.known = null; await this.show(this.document); return; }
-    if (change.targets || change.weights) { this.known = known; this.#refresh(); } else this.#take(known);
+    if (change.domain !== undefined) this.#take(known);
+    else { this.known = known; if (change.mix) this.#drawTargets(); else this.#refresh(); }
   }
 
   // --- what is shown ---
@@ -89,26 +90,43 @@ export class Knowledge {
     this.#drawWorth();
   }
 
-  /** The frequencies that were set by hand; all others were only scaled, by one factor. */
+  /** The frequencies that were set by hand. */
   #edited(targets) {
-    if (targets.some((one) => one.edited !== undefined)) return new Map(targets.filter((one) => one.edited).map((one) => [one.character, one.frequency]));
-    const ratios = targets.filter((one) => one.counted > 0).map((one) => one.frequency / one.counted).sort((a, b) => a - b);
-    const usual = ratios[Math.floor(ratios.length / 2)] ?? 1;
-    return new Map(targets.filter((one) => Math.abs(one.frequency - usual * one.counted) > 1e-6 + 0.001 * one.counted).map((one) => [one.character, one.frequency]));
+    return new Map(targets.filter((one) => one.edited).map((one) => [one.character, one.frequency]));
   }
 
   #drawDomain() {
-    const { domain, inferred, domains } = this.known;
-    const choice = h("select", { id: "domain", onchange: () => this.#put({ domain: choice.value === "none" ? null : choice.value }) },
-      h("option", { value: "unknown", selected: domain === "unknown" }, "unknown: let the lines tell"),
-      h("option", { value: "none", selected: domain === null }, "use no knowledge"),
-      domains.map((name) => h("option", { value: name, selected: name === domain }, name)));
+    const { domain, inferred, domains, mix } = this.known;
+    const mixed = Object.keys(mix ?? {}).length > 0;
+    const choice = h("select", { id: "domain", onchange: () => (choice.value === "mixed" ? this.#drawMix({}) : this.#put({ domain: choice.value === "none" ? null : choice.value })) },
+      h("option", { value: "unknown", selected: domain === "unknown" && !mixed }, "unknown: let the lines tell"),
+      h("option", { value: "none", selected: domain === null && !mixed }, "use no knowledge"),
+      domains.map((name) => h("option", { value: name, selected: name === domain && !mixed }, name)),
+      domains.length > 1 && h("option", { value: "mixed", selected: mixed }, "a mixture of several"));
     this.domainBox.replaceChildren(h("h3", {}, h("label", { for: "domain" }, "Domain")), choice);
-    if (domain === "unknown" && inferred) {
+    if (mixed) this.#drawMix(mix);
+    else if (domain === "unknown" && inferred) {
       this.domainBox.append(h("p", { class: "inferred" }, "It seems to be ", h("b", {}, inferred.name), ` (${percent(inferred.certainty)} certain).`),
         h("progress", { max: 1, value: inferred.certainty, "aria-label": "Certainty" }));
     } else if (domain === "unknown" && domains.length) this.domainBox.append(h("p", { class: "note" }, "All of them together guide the reading."));
     else if (!domains.length) this.domainBox.append(h("p", { class: "note" }, "The model brings no domains. A text of the period makes one."));
+  }
+
+  /** Shares of several domains. */
+  #drawMix(mix) {
+    this.domainBox.querySelectorAll("p, progress, .mix").forEach((one) => one.remove());
+    const inputs = new Map();
+    const send = calmed(300, () => {
+      const shares = Object.fromEntries([...inputs].map(([name, input]) => [name, Number(input.value)]).filter(([, share]) => share > 0));
+      if (Object.keys(shares).length) this.#put({ mix: shares });
+    });
+    this.domainBox.append(h("div", { class: "mix" }, this.known.domains.map((name, at) => {
+      const output = h("output", { for: `mix-${at}` }, percent(mix[name] ?? 0));
+      const input = h("input", { id: `mix-${at}`, type: "range", min: 0, max: 1, step: 0.05, oninput: () => { output.textContent = percent(Number(input.value)); send(); } });
+      input.value = mix[name] ?? 0;
+      inputs.set(name, input);
+      return h("div", { class: "weight" }, h("label", { for: `mix-${at}` }, name), output, input);
+    })));
   }
 
   #drawTexts() {
