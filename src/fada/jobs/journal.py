@@ -8,10 +8,10 @@ are in it, the output is written from it and the journal is removed.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Required, TextIO, TypedDict, cast
+from typing import Any, BinaryIO, Required, TypedDict, cast
 
 from filelock import FileLock, Timeout
 
@@ -54,6 +54,41 @@ def stamp_of(line: Line) -> str | None:
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
+class Rows(Mapping[str, Row]):
+    """The rows of a journal by the id of their line; they stay in the file, only their places are in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._places: dict[str, int] = {}
+        self._file: BinaryIO | None = None
+
+    def put(self, line: str, place: int) -> None:
+        """The row of a line begins at this byte."""
+        self._places[line] = place
+
+    def __getitem__(self, line: str) -> Row:
+        place = self._places[line]
+        if self._file is None:
+            self._file = self._path.open("rb")
+        self._file.seek(place)
+        return cast(Row, json.loads(self._file.readline()))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, line: object) -> bool:
+        return line in self._places
+
+    def close(self) -> None:
+        """The file may go."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 class Journal:
     """What a job has finished so far, on disk after every batch.
 
@@ -65,8 +100,8 @@ class Journal:
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, restart: bool = False) -> None:
         self.path = path
-        self.rows: dict[str, Row] = {}
-        self._stream: TextIO | None = None
+        self.rows = Rows(path)
+        self._stream: BinaryIO | None = None
         self._lock = FileLock(path.with_name(f"{path.name}.lock"))
         self._job = dict(job)
         self._restart = restart
@@ -85,7 +120,7 @@ class Journal:
                 if number == 0 and row != json.loads(json.dumps(self._job)):
                     raise self._other_job("with other settings")
                 if number > 0:
-                    self.rows[row["id"]] = cast(Row, row)
+                    self.rows.put(row["id"], good)
                 good += len(raw)
         return good
 
@@ -102,8 +137,9 @@ class Journal:
             pass
         try:
             keep = 0 if self._restart or not self.path.exists() else self._read()
-            self._stream = self.path.open("a", encoding="utf-8", errors="surrogatepass", newline="\n")
+            self._stream = self.path.open("ab")
             self._stream.truncate(keep)
+            self._stream.seek(0, os.SEEK_END)
             if not keep:
                 self._write([self._job])
         except BaseException:
@@ -112,6 +148,7 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.rows.close()
         if self._stream:
             self._stream.close()
         with suppress(OSError):
@@ -141,12 +178,17 @@ class Journal:
     def append(self, rows: Iterable[Row]) -> None:
         """Record finished lines; they are on disk when this returns."""
         rows = list(rows)
-        self._write(rows)
-        self.rows.update((row["id"], row) for row in rows)
+        for row, place in zip(rows, self._write(rows), strict=True):
+            self.rows.put(row["id"], place)
 
-    def _write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _write(self, rows: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Where each row begins."""
         if self._stream is None:
             raise RuntimeError("the journal is not open")
-        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        places = []
+        for row in rows:
+            places.append(self._stream.tell())
+            self._stream.write((json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
         self._stream.flush()
         os.fsync(self._stream.fileno())
+        return places

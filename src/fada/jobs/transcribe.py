@@ -154,8 +154,8 @@ def transcribe(
             bad = [line for line, row in journal.rows.items() if "error" in row]
             elsewhere = {"model_files": [file[:2] for file in job["model_files"]], "source": None}
             files.append(share.note(whole, {**job, **elsewhere, "format": chosen_format(out, format)}, bad))
+        failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
         journal.finish()
-    failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
     done = len(journal.rows) - len(failed)
     return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
 
