@@ -1,5 +1,6 @@
 """What is known of a document, as its decoder takes it: the model's own, texts that were dropped, targets by hand."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -7,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.defaults import certainty_of, weights_for
 from fada.decoding.evidence import infer
 from fada.decoding.knowledge import (
@@ -32,6 +32,8 @@ EDITED = 0.99
 """λ at most where frequencies were edited: with λ = 1 no target acts at all."""
 OWN_SHARE = 0.5
 """Of the texts that were dropped, where the document's domain was found besides."""
+_MIXTURES = 8
+"""Mixtures of domains that are kept with what the search prepared for them."""
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
 
@@ -42,6 +44,7 @@ class Candidates:
         self.folder = Path(resolve(model))
         self.stored = Decoder.of_model(self.folder)
         own = None if self.stored is None else self.stored.knowledge.prior
+        self.mixtures: OrderedDict[tuple[tuple[str, float], ...], Knowledge] = OrderedDict()
         self.prior: CharDistribution | None = training_text_of(self.folder) or own
 
     @cached_property
@@ -59,6 +62,14 @@ class Candidates:
 def candidates_of(model: str) -> Candidates:
     """The candidates of a model, read once."""
     return Candidates(model)
+
+
+@lru_cache(maxsize=16)
+def _of_text(name: str, text: str, prior: CharDistribution | None) -> Knowledge:
+    """The knowledge of a text that was dropped, made once."""
+    lines = text.splitlines()
+    counted = TargetSet.from_texts({name: lines}, None if prior is None else prior.normalizer)
+    return Knowledge.from_texts(lines, counted, name=name).with_prior(prior)
 
 
 def _by_domain(knowledge: Knowledge) -> dict[str, Knowledge]:
@@ -93,12 +104,7 @@ class Known:
         self.chosen, self.beam = chosen, beam
         self.candidates = candidates_of(model)
         self.prior = self.candidates.prior
-        normalizer = self.prior.normalizer if self.prior is not None else None
-        self.texts: dict[str, Knowledge] = {}
-        for name, text in texts.items():
-            lines = text.splitlines()
-            counted = TargetSet.from_texts({name: lines}, normalizer)
-            self.texts[name] = Knowledge.from_texts(lines, counted, name=name).with_prior(self.prior)
+        self.texts = {name: _of_text(name, text, self.prior) for name, text in texts.items()}
         self._readings = readings
         self.knowledge = self._chosen()
 
@@ -127,7 +133,14 @@ class Known:
     def _mixed(self, parts: Sequence[tuple[Knowledge, float]]) -> Knowledge:
         if len(parts) == 1:
             return parts[0][0]
-        return Knowledge.mixture(parts, " and ".join(part.name for part, _ in parts)).with_prior(self.prior)
+        key = tuple((part.fingerprint(), share) for part, share in parts)
+        mixtures = self.candidates.mixtures
+        if key not in mixtures:
+            name = " and ".join(part.name for part, _ in parts)
+            mixtures[key] = Knowledge.mixture(parts, name).with_prior(self.prior)
+            while len(mixtures) > _MIXTURES:
+                mixtures.popitem(last=False)
+        return mixtures[key]
 
     @property
     def domain(self) -> str | None:
@@ -182,7 +195,7 @@ class Known:
 
     def reader(self, symbols: Sequence[str], blank: int) -> Reader:
         """The searches over emissions of an alphabet."""
-        plain = CTCBeamDecoder(symbols, blank, beam_size=self.beam)
+        plain = self.knowledge.decoder(symbols, blank).replace(beam_size=self.beam)
         if self.chosen.domain is None:
             return Reader(plain, plain)
         weights, target, lm = self.weights, self.target, self.lm
