@@ -51,10 +51,10 @@ def adapt(
     if threads:
         torch.set_num_threads(threads)
 
-    def read(sources: list[str]) -> list[Line]:
+    def read(sources: list[str], untranscribed: bool = False) -> list[Line]:
         if not sources:
             return []
-        found = read_lines(sources, **reading.given())
+        found = read_lines(sources, untranscribed=untranscribed, **reading.given())
         kept = list(found)
         for told in (*found.skipped, *found.notes):
             echo(told, err=True)
@@ -72,7 +72,7 @@ def adapt(
         settings,
         knowledge=known.for_model(resolve(model)),
         replay=[line for line in read(replay) if line.text],
-        unlabelled=read(unlabelled),
+        unlabelled=read(unlabelled, untranscribed=True),
     )
     for reason in done.left_out.values():
         echo(f"left out: {reason}", err=True)
