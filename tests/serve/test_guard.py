@@ -171,6 +171,17 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
 
 
+def test_an_archive_that_is_broken_or_unpacks_to_too_much_is_told(tmp_path: Path, monkeypatch: Any) -> None:
+    from fada.serve import worker
+
+    monkeypatch.setattr(worker, "MOST_UNPACKED", 10_000)
+    with zipfile.ZipFile(tmp_path / "big.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("page.png", bytes(20_000))
+    (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
+    problems = [answer["problem"] for answer in worker.pages(str(tmp_path), "ltr", 10, 10**6, 10)]
+    assert [problem.partition(":")[0] for problem in problems] == ["big.zip", "broken.zip"]
+
+
 @given(st.text(max_size=60), st.sampled_from([".png", ".jpg", ".xml", ".zip"]))
 def test_a_safe_name_is_one_part_of_a_path(name: str, ending: str) -> None:
     safe = safe_name(name, ending)

@@ -16,6 +16,8 @@ from typing import Any
 
 from fada.errors import FadaError
 
+MOST_UNPACKED = 4 * 2**30
+"""Bytes that a ZIP file may unpack to."""
 Answer = dict[str, Any]
 Task = Callable[..., Iterator[Answer]]
 
@@ -24,7 +26,10 @@ def pages(folder: str, direction: str, most: int, pixels: int, seconds: int) -> 
     """The pages of what was uploaded into a folder: archives unpacked, PDFs drawn, ALTO and PAGE files read."""
     source = Path(folder)
     for archive in sorted(source.glob("*.zip")):
-        _unpack(archive, source)
+        try:
+            _unpack(archive, source)
+        except FadaError as error:
+            yield {"problem": _without(folder, str(error))}
     made = source / "pages"
     made.mkdir(exist_ok=True)
     found = sorted(_files(source), key=_natural)
@@ -71,6 +76,13 @@ def _unpack(archive: Path, folder: Path) -> None:
     from fada.data.read import unpacked
     from fada.serve.project import safe_name, sniffed
 
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            total = sum(one.file_size for one in opened.infolist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        raise FadaError(f"{archive.name}: not a ZIP file that can be unpacked. Pack it again.") from None
+    if total > MOST_UNPACKED:
+        raise FadaError(f"{archive.name}: unpacks to {total:,} bytes, more than {MOST_UNPACKED:,}. Upload it in parts.")
     for file in sorted(unpacked(archive).rglob("*")):
         if not file.is_file() or file.is_symlink():
             continue
@@ -119,8 +131,6 @@ def _pages_of_xml(files: list[Path], source: Path) -> Iterator[Answer]:
 
 
 def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterator[Answer]:
-    from PIL import Image
-
     from fada.data.images import image_size
     from fada.data.segment.photographs import photographs
     from fada.serve.project import SOUNDS, sniffed
@@ -133,7 +143,7 @@ def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterato
     for photograph in photographs(file, made):
         width, height, _, sideways = image_size(photograph.file)
         width, height = (height, width) if sideways else (width, height)
-        if width * height > min(pixels, Image.MAX_IMAGE_PIXELS or pixels) * 2:
+        if width * height > pixels:
             raise FadaError(f"{file.name}: {width:,} x {height:,} pixels, too many. Scale it down.")
         size = {"width": width, "height": height, "upright": True}
         yield {"page": {"file": str(photograph.file), "name": photograph.name, "media": "image", **size}}
