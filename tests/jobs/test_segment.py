@@ -1,14 +1,16 @@
 """`fada segment`: pages in, ALTO and PAGE out; bad pages told, the others done, nothing overwritten."""
 
+import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from fada import read_lines
+from fada import FadaError, read_lines
 from fada.cli import app
 from fada.data.synthetic.pages import Layout, make_page
+from fada.jobs.segment import segment_pages
 from tests.data.segment.test_page import drawn_lines
 
 
@@ -54,6 +56,58 @@ def test_a_bad_page_is_told_and_the_others_are_done(page: Path, tmp_path: Path) 
     assert "b_blank.png: no text found on this page" in told
     assert "6 lines" in told
     assert len(list(read_lines(tmp_path / "out", format="xml"))) == 6
+
+
+@pytest.mark.parametrize(("lies", "rotate"), [(90, 270), (180, 180), (270, 90)])
+def test_a_turned_page_is_turned_back(page: Path, tmp_path: Path, lies: int, rotate: int) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    Image.open(page).rotate(-lies, expand=True).save(scans / "folio.png")
+    if lies != 180:
+        code, told = run(scans, "--out", tmp_path / "out")
+        assert code == 1
+        assert "folio.png: lies on its side. Turn it with --rotate 90, or 270" in told
+    code, told = run(scans, "--out", tmp_path / "out", "--rotate", rotate)
+    assert code == 0, told
+    lines = list(read_lines(tmp_path / "out", format="xml"))
+    assert len(lines) == 6
+    assert all(line.load_image().width > 200 for line in lines)
+    turned_back = Image.open(tmp_path / "out" / f"folio-{rotate}.png")
+    assert turned_back.tobytes() == Image.open(page).convert("L").tobytes()
+    assert f"rotated={rotate}" in (tmp_path / "out" / "folio.xml").read_text("utf-8")
+
+
+def test_pages_are_turned_by_right_angles_only(page: Path, tmp_path: Path) -> None:
+    with pytest.raises(FadaError, match="0, 90, 180 or 270 degrees, not by 45"):
+        segment_pages([page], tmp_path, rotate=45)
+
+
+def test_outlines_of_another_tool_become_alto_and_pages_it_does_not_know_are_told(page: Path, tmp_path: Path) -> None:
+    boxes = tmp_path / "boxes.json"
+    outline = [[100, 100], [400, 100], [400, 160], [100, 160]]
+    boxes.write_text(json.dumps({"folio.png": [{"outline": outline, "baseline": [[100, 140], [400, 140]]}]}))
+    other = tmp_path / "other.png"
+    other.write_bytes(page.read_bytes())
+    code, told = run(other, page, "--out", tmp_path / "out", "--segmenter", boxes)
+    assert code == 1
+    assert "other.png: neither 'other.png' nor 'other' is a page of" in told
+    (line,) = read_lines(tmp_path / "out", format="xml")
+    assert line.image.box == (100, 100, 401, 161)  # type: ignore[union-attr]
+    assert "segmenter=outlines of boxes.json" in (tmp_path / "out" / "folio.xml").read_text("utf-8")
+
+
+def test_a_book_goes_on_where_it_stopped_page_by_page(page: Path, tmp_path: Path) -> None:
+    blank = Image.new("L", (400, 600), 230)
+    book = tmp_path / "book.pdf"
+    blank.save(book, save_all=True, append_images=[Image.open(page)])
+    code, told = run(book, "--out", tmp_path / "out")
+    assert code == 1  # the first page is blank; the second is done all the same
+    assert "book-0001.png: no text found" in told
+    assert [file.name for file in (tmp_path / "out").glob("*.xml")] == ["book-0002.xml"]
+    drawn = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
+    code, told = run(book, "--out", tmp_path / "out")
+    assert "book-0002.xml: there already, left as it is" in told
+    assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()} == drawn
 
 
 def test_what_is_there_is_left_as_it_is(page: Path, tmp_path: Path) -> None:

@@ -23,16 +23,28 @@ def register(app: typer.Typer) -> None:
 
 
 def segment(
-    pages: list[Path] = typer.Argument(help="Page images, TIFFs of many pages, PDFs, folders of them."),
+    pages: list[Path] = typer.Argument(help="Page images, TIFFs of many pages, PDFs, folders, IIIF manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for the ALTO or PAGE files and the images they are of."),
     format: PageFormat = typer.Option(PageFormat.ALTO, "--format", help="What to write."),
     draw: bool = typer.Option(False, "--draw", help="Also write a picture of each page with its lines numbered."),
     right_to_left: bool = typer.Option(False, "--right-to-left", help="Lines and columns run from right to left."),
+    segmenter: str = typer.Option(
+        "detector", help="Who finds the lines: detector, kraken (if it is on the PATH), a JSON file of outlines."
+    ),
+    rotate: int = typer.Option(0, help="Turn pages clockwise first: 90, 180 or 270 degrees."),
 ) -> None:
     """Find the lines of photographed or scanned pages: outlines, baselines, columns in reading order, margins."""
     from fada.jobs.segment import segment_pages
 
-    done = segment_pages(pages, out, format=format.value, draw=draw, right_to_left=right_to_left)
+    done = segment_pages(
+        pages,
+        out,
+        format=format.value,
+        draw=draw,
+        right_to_left=right_to_left,
+        segmenter=segmenter,
+        rotate=rotate,
+    )
     for note in done.notes:
         echo(note, err=True)
     for reason in done.failed:

@@ -13,8 +13,9 @@ from fada.data.formats import page as page_xml
 from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
-from fada.data.segment.page import find_lines
 from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs
+from fada.data.segment.segmenters import BUILT_IN, Segmenter
+from fada.data.segment.segmenters import segmenter as segmenter_of
 from fada.errors import FadaError
 
 
@@ -35,38 +36,52 @@ def segment_pages(
     format: str = "alto",
     draw: bool = False,
     right_to_left: bool = False,
+    segmenter: str = BUILT_IN,
+    rotate: int = 0,
 ) -> Segmented:
     """Write into `out`, for each page of `sources`, its image and an ALTO or PAGE file with its lines.
 
     Args:
-        sources: page images, TIFFs of many pages, PDFs, folders of them.
+        sources: page images, TIFFs of many pages, PDFs, folders of them, IIIF manifests with local images.
         out: folder.
         format: ``alto`` or ``page``.
         draw: also write a picture with numbered lines.
         right_to_left: the text runs from right to left, and so do its columns.
+        segmenter: who finds the lines, see :func:`fada.data.segment.segmenters.segmenter`.
+        rotate: degrees by which the pages are turned clockwise first.
     """
+    if rotate not in (0, 90, 180, 270):
+        raise FadaError(f"pages can be turned by 0, 90, 180 or 270 degrees, not by {rotate}.")
     out = Path(out)
     if out.exists() and not out.is_dir():
         raise FadaError(f"{out}: a file, expected a folder.")
     files = [file for source in sources for file in find_files(source)]
+    find = segmenter_of(segmenter, right_to_left=right_to_left)
     out.mkdir(parents=True, exist_ok=True)
     done = Segmented()
     for file in track(files, "finding lines"):
         try:
-            for page in photographs(file, out):
-                _segment(page, out, format, draw, right_to_left, done)
+            for page in photographs(file, out, rotate):
+                try:
+                    _segment(page, out, format, draw, find, rotate, done)
+                except FadaError as error:
+                    done.failed.append(str(error))
         except FadaError as error:
             done.failed.append(str(error))
     return done
 
 
-def _segment(page: Photograph, out: Path, format: str, draw: bool, right_to_left: bool, done: Segmented) -> None:
+def _segment(
+    page: Photograph, out: Path, format: str, draw: bool, find: Segmenter, rotate: int, done: Segmented
+) -> None:
     written = out / f"{page.name}.xml"
     if written.exists():
         done.notes.append(f"{written}: there already, left as it is")
         return
     image = page.load()
-    found = find_lines(image, right_to_left=right_to_left)
+    found = find(page, image)
+    if found.sideways:
+        raise FadaError(f"{page.file}: lies on its side. Turn it with --rotate 90, or 270 if it is upside down then.")
     if not found.lines:
         raise FadaError(f"{page.file}: no text found on this page. Is it blank, or not turned upright?")
     beside = out / page.file.name
@@ -82,7 +97,7 @@ def _segment(page: Photograph, out: Path, format: str, draw: bool, right_to_left
         done.zones[line.zone] = done.zones.get(line.zone, 0) + 1
     if found.cut_off:
         done.notes.append(f"{page.file}: {found.cut_off} lines at the edge belong to the neighbouring page, left out")
-    provenance = Provenance(details={"segmenter": found.segmenter})
+    provenance = Provenance(details={"segmenter": found.segmenter} | ({"rotated": str(rotate)} if rotate else {}))
     crops = found.crops(beside)
     if format == "alto":
         tree = alto.new_document(beside.name, found.size, crops)

@@ -12,7 +12,7 @@ from fada.data.images import image_size, load_line_image
 from fada.data.segment.detector import is_installed, text_map, version
 from fada.data.segment.layout import Zone, arrange
 from fada.data.segment.outline import baseline_of, ink_of, outline_of
-from fada.data.segment.rows import find_rows
+from fada.data.segment.rows import find_rows, stands_upright
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -40,12 +40,20 @@ class FoundLine:
 
 @dataclass(frozen=True)
 class PageLines:
-    """What was found on a page, in reading order; `cut_off`: rows of a neighbouring page that were left out."""
+    """What was found on a page, in reading order.
+
+    Attributes:
+        size: width and height of the page.
+        cut_off: rows of a neighbouring page that were left out.
+        segmenter: who found the lines: name, version, settings.
+        sideways: whether the lines run from top to bottom: then none are given.
+    """
 
     size: tuple[int, int]
     lines: tuple[FoundLine, ...]
     cut_off: int = 0
     segmenter: str = ""
+    sideways: bool = False
 
     def crops(self, file: Path) -> list[PageCrop]:
         """The lines as cuts out of the page's image file."""
@@ -58,6 +66,8 @@ class PageLines:
 def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines:
     """The lines of a page image, in reading order."""
     text = text_map(page, SIDE)
+    if not stands_upright(text):
+        return PageLines(page.size, (), 0, version(), sideways=True)
     rows, height, distance = find_rows(text)
     if 0 < height < CORE - 1:
         text = text_map(page, min(LARGEST_SIDE, round(SIDE * CORE / height)))

@@ -1,13 +1,15 @@
-"""Pages as people have them: image files, TIFFs of many pages, PDFs; each page as one image file on disk."""
+"""Pages as people have them: image files, TIFFs of many pages, PDFs, manifests; each page as one image file on disk."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
 from fada.data.images import FORMATS, MAX_PIXELS, load_line_image
+from fada.data.segment.manifests import images_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -34,10 +36,13 @@ class Photograph:
 
 
 def find_files(source: str | os.PathLike[str]) -> list[Path]:
-    """The page files of a folder and what lies below it, in the order of their names; a file is itself."""
+    """The page files of a folder and what lies below it, in the order of their names; a file is itself.
+
+    A file that ends in ``.json`` is a IIIF manifest, and its images are the pages.
+    """
     source = Path(source)
     if source.is_file():
-        return [source]
+        return images_of(source) if source.suffix.lower() == ".json" else [source]
     if not source.is_dir():
         raise FadaError(f"{source}: no such file or folder.")
     files = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
@@ -47,22 +52,27 @@ def find_files(source: str | os.PathLike[str]) -> list[Path]:
     return files
 
 
-def photographs(file: Path, folder: Path) -> Iterator[Photograph]:
-    """The pages of a file; those of a PDF or of a TIFF with several are written to `folder` first.
+def photographs(file: Path, folder: Path, rotate: int = 0) -> Iterator[Photograph]:
+    """The pages of a file; those of a PDF, of a TIFF with several, and turned ones are written to `folder` first.
+
+    What was written there before is used as it is.
 
     Args:
         file: an image or a PDF.
         folder: for pages that are no file of their own; it exists.
+        rotate: degrees by which each is turned clockwise: 0, 90, 180 or 270.
     """
     if file.suffix.lower() == ".pdf":
-        yield from _pages_of_pdf(file, folder)
+        yield from _pages_of_pdf(file, folder, rotate)
         return
     frames = _frames(file)
-    if frames == 1:
+    if frames > 1:
+        for number in range(frames):
+            yield _written(partial(_frame, file, number), f"{file.stem}-{number + 1:04d}", folder, rotate)
+    elif rotate:
+        yield _written(partial(load_line_image, file), file.stem, folder, rotate)
+    else:
         yield Photograph(file.stem, file)
-        return
-    for number in range(frames):
-        yield _written(_frame(file, number), f"{file.stem}-{number + 1:04d}", folder)
 
 
 def _frames(file: Path) -> int:
@@ -83,7 +93,7 @@ def _frame(file: Path, number: int) -> "Image.Image":
         return load_line_image(image.copy(), where=f"{file}, page {number + 1}")
 
 
-def _pages_of_pdf(file: Path, folder: Path) -> Iterator[Photograph]:
+def _pages_of_pdf(file: Path, folder: Path, rotate: int) -> Iterator[Photograph]:
     try:
         import pypdfium2
     except ModuleNotFoundError:
@@ -95,14 +105,19 @@ def _pages_of_pdf(file: Path, folder: Path) -> Iterator[Photograph]:
         raise FadaError(f"{file}: not a PDF that can be opened ({error}). Export its pages as images.") from None
     try:
         for number in range(count):
-            page = document[number]
-            width, height = page.get_size()
-            scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
-            image = page.render(scale=scale, grayscale=True).to_pil().convert("L")
-            page.close()
-            yield _written(image, f"{file.stem}-{number + 1:04d}", folder)
+            yield _written(partial(_drawn, document, number), f"{file.stem}-{number + 1:04d}", folder, rotate)
     finally:
         document.close()
+
+
+def _drawn(document: Any, number: int) -> "Image.Image":
+    """A page of a PDF in grey."""
+    page = document[number]
+    width, height = page.get_size()
+    scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
+    image = page.render(scale=scale, grayscale=True).to_pil().convert("L")
+    page.close()
+    return image
 
 
 def _resolution(page: object) -> float:
@@ -116,9 +131,15 @@ def _resolution(page: object) -> float:
     return min(max(max(found) or usual, least), most)
 
 
-def _written(image: "Image.Image", name: str, folder: Path) -> Photograph:
-    file = folder / f"{name}.png"
+def _written(make: "Callable[[], Image.Image]", name: str, folder: Path, rotate: int) -> Photograph:
+    """A page as a file, made unless it is there; a turned one has a name of its own."""
+    file = folder / (f"{name}-{rotate}.png" if rotate else f"{name}.png")
     if not file.exists():
         with replacing(file) as temporary:
-            image.save(temporary, format="PNG", compress_level=1)
+            turned(make(), rotate).save(temporary, format="PNG", compress_level=1)
     return Photograph(name, file)
+
+
+def turned(page: "Image.Image", rotate: int) -> "Image.Image":
+    """A page turned clockwise by 0, 90, 180 or 270 degrees."""
+    return page.rotate(-rotate, expand=True) if rotate else page  # by right angles without resampling

@@ -64,6 +64,17 @@ class Row:
         return float(part[-1] + slope * gap) if right else float(part[0] - slope * gap)
 
 
+def stands_upright(text: Map) -> bool:
+    """Whether most of the text on a map runs across and not from top to bottom, as on a page that lies on its side."""
+    from scipy import ndimage
+
+    labels, count = ndimage.label(text > THRESHOLD, structure=_CONNECTED)
+    sizes = np.bincount(labels.ravel(), minlength=count + 1)[1:]
+    shapes = np.array([labels[box].shape for box in ndimage.find_objects(labels)]).reshape(-1, 2)
+    heights, widths = shapes.T
+    return bool(sizes[heights > 2 * widths].sum() <= sizes[widths > 2 * heights].sum())
+
+
 def find_rows(text: Map) -> tuple[list[Row], float, float]:
     """The rows of a map, their usual core height, and the usual distance from one to the next."""
     pieces, height = _pieces(text)
