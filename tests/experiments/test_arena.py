@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from fada import FadaError
+from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line
 from fada.decoding.knowledge import FOLDER, Knowledge, built_in_knowledge, read_knowledge, write_knowledge
@@ -122,3 +124,4 @@ def test_what_is_missing_is_told(arena: Arena, tmp_path: Path) -> None:
     with pytest.raises(FadaError, match="expected the lines of latin_script"):
         replace(arena, data=tmp_path / "nowhere").run()
     assert len(listed(RECIPE)) == 12
+    assert "give the folder latin_script" in str(CliRunner().invoke(app, ["reproduce", "unseen"]).exception)
