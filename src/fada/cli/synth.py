@@ -26,6 +26,9 @@ def synth(
     height: int = typer.Option(64, help="Height of the images in pixels."),
     writers: int = typer.Option(8, help="Hands; each writes in every domain."),
     fonts: Path | None = typer.Option(None, help="Folder with fonts (default: those that come with matplotlib)."),
+    pages: int = typer.Option(
+        0, "--page-count", min=0, help="Also lay lines out on so many whole pages, with ALTO, in the folder pages/."
+    ),
     seed: int = typer.Option(0, help="Everything follows from it."),
     processes: int | None = typer.Option(
         None, min=1, help="Processes that draw; the result does not depend on it.", show_default="one per core"
@@ -51,6 +54,10 @@ def synth(
     )
     with waiting(f"writing {lines:,} lines"):
         made.save(out)
+    if pages:
+        from fada.data.synthetic.pages import write_pages
+
+        write_pages(made.lines, out / "pages", pages, seed)
     output = chosen_format(as_json, as_csv)
     if output is Format.JSON:
         print_json(made.metadata)

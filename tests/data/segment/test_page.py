@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from fada import FadaError
+from fada import FadaError, read_lines
 from fada.data.line import Line
 from fada.data.segment.drawing import LARGEST, draw_lines
 from fada.data.segment.outline import ink_of, outline_of
 from fada.data.segment.page import find_lines
 from fada.data.segment.photographs import find_files, photographs
 from fada.data.segment.rows import Row
-from fada.data.synthetic.pages import Layout, make_page
+from fada.data.synthetic.pages import LAYOUTS, Layout, make_page, write_pages
 
 WORDS = ["in", "principio", "creauit", "deus", "celum", "et", "terram", "autem", "erat", "inanis", "uacua"]
 
@@ -47,6 +47,27 @@ def test_every_line_of_a_known_page_is_found_in_its_order(layout: Layout) -> Non
         assert np.abs(np.interp(near[:, 0], x, y) - near[:, 1]).max() < 20  # a third of the line's height
     assert "rapidocr" in found.segmenter
     assert max(draw_lines(page.image, found).size) == min(max(page.image.size), LARGEST)
+
+
+def test_written_pages_are_alto_with_every_line_where_it_is(tmp_path: Path) -> None:
+    lines = drawn_lines(20)  # too few: they are begun again
+    write_pages(lines, tmp_path, 3, seed=5)
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".png"] * 3 + [".xml"] * 3
+    texts = {line.text for line in lines}
+    for number, layout in enumerate(LAYOUTS[:3], 1):
+        read = list(read_lines(tmp_path / f"page-{number:04d}.xml"))
+        assert len(read) == layout.lines
+        assert all(line.text in texts for line in read[: layout.lines - layout.notes])
+        for line in read:
+            inside = np.asarray(line.load_image())
+            assert inside.min() < 100  # there is ink
+    written = (tmp_path / "page-0002.xml").read_text("utf-8")
+    assert 'LABEL="MarginTextZone"' in written
+    before = (tmp_path / "page-0003.png").read_bytes()
+    write_pages(lines, tmp_path, 3, seed=5)
+    assert (tmp_path / "page-0003.png").read_bytes() == before
+    with pytest.raises(FadaError, match="no lines to lay out"):
+        write_pages([], tmp_path, 1)
 
 
 def test_a_blank_page_has_no_lines() -> None:

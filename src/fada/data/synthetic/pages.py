@@ -1,7 +1,9 @@
 """Whole pages with known lines: line images laid out in columns, with slope, curvature, margins and bleed-through."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from fada.common.files import replacing, write_bytes
+from fada.common.say import track
 from fada.data.crop import PageCrop, Point
-from fada.data.line import Line
+from fada.data.formats import alto
+from fada.data.formats.xml import serialize, text_lines
+from fada.data.line import Line, Transcription
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -50,12 +56,30 @@ class Layout:
         return self.columns * self.rows + self.notes
 
 
+LAYOUTS = (
+    Layout(),
+    Layout(columns=2, notes=3),
+    Layout(slope=2.0, curvature=0.3),
+    Layout(columns=2, slope=-1.0, bleed=0.15),
+    Layout(curvature=-0.3, notes=2, bleed=0.1),
+)
+"""What the pages of :func:`write_pages` look like, in turn."""
+
+
 @dataclass(frozen=True)
 class SyntheticPage:
-    """A page image and its lines in reading order, each with its outline and baseline."""
+    """A page image and its lines in reading order, each with its outline and baseline.
+
+    Notes that are too long for the margin are cut, and have no text.
+    """
 
     image: "Image.Image"
     lines: tuple[Line, ...]
+
+    @property
+    def crops(self) -> list[PageCrop]:
+        """Where the lines are."""
+        return [line.image for line in self.lines if isinstance(line.image, PageCrop)]
 
 
 def make_page(lines: Sequence[Line], layout: Layout, seed: int = 0, back: Sequence[Line] = ()) -> SyntheticPage:
@@ -85,7 +109,7 @@ def make_page(lines: Sequence[Line], layout: Layout, seed: int = 0, back: Sequen
     grain = ndimage.gaussian_filter(rng.normal(0, 8, bent.shape), 1.2)
     image = Image.fromarray(np.clip(PAPER - bent + grain, 0, 255).astype(np.uint8))
     placed = []
-    for line, (left, top, right, bottom, region) in zip(lines, places, strict=True):
+    for line, (left, top, right, bottom, region, is_whole) in zip(lines, places, strict=True):
         along = np.linspace(left, right - 1, 12)
 
         def bend(y: float, along: NDArray[np.float64] = along) -> tuple[Point, ...]:
@@ -93,15 +117,58 @@ def make_page(lines: Sequence[Line], layout: Layout, seed: int = 0, back: Sequen
 
         outline = (*bend(top), *reversed(bend(bottom)))
         baseline = bend(top + _BASELINE * (bottom - top))
-        crop = PageCrop(Path("page.png"), image.size, outline, baseline, region=region)
-        placed.append(replace(line, image=crop))
+        zone = "margin" if region == "margin" else "main"
+        crop = PageCrop(Path("page.png"), image.size, outline, baseline, region=region, zone=zone)
+        placed.append(replace(line, image=crop, text=line.text if is_whole else None))
     return SyntheticPage(image, tuple(placed))
+
+
+def write_pages(lines: Iterable[Line], folder: str | os.PathLike[str], count: int, seed: int = 0) -> Path:
+    """Write pages of :data:`LAYOUTS` in turn, ``page-0001.png`` with ``page-0001.xml`` (ALTO), and so on.
+
+    Args:
+        lines: with images; begun again when there are too few.
+        folder: made if it is not there.
+        count: of pages.
+        seed: of the paper; each page has its own.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    source = _endless(lines)
+    for number in track(range(count), "laying out pages"):
+        layout = LAYOUTS[number % len(LAYOUTS)]
+        front = [*islice(source, layout.lines)]
+        back = [*islice(source, layout.lines if layout.bleed else 0)]
+        page = make_page(front, layout, seed + number, back)
+        name = f"page-{number + 1:04d}"
+        with replacing(folder / f"{name}.png") as temporary:
+            page.image.save(temporary, format="PNG")
+        tree = alto.new_document(f"{name}.png", page.image.size, page.crops)
+        for element, line in zip(text_lines(tree.getroot()), page.lines, strict=True):
+            if line.text is not None:
+                alto.set_text(element, Transcription(line.id, line.text))
+        write_bytes(folder / f"{name}.xml", serialize(tree))
+    return folder
+
+
+def _endless(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines again and again."""
+    while True:
+        empty = True
+        for line in lines:
+            empty = False
+            yield line
+        if empty:
+            raise FadaError("no lines to lay out on pages.")
 
 
 def _laid_out(
     lines: Sequence[Line], layout: Layout, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], list[tuple[int, int, int, int, str]], int]:
-    """Darkness of a page (height, width), where each line is (left, top, right, bottom, region), and their height."""
+) -> tuple[NDArray[np.float64], list[tuple[int, int, int, int, str, bool]], int]:
+    """Darkness of a page (height, width), where each line is, and their height.
+
+    Of each line: left, top, right, bottom, region, and whether all of it is there.
+    """
     images = [np.asarray(line.load_image(), float) for line in lines]
     height = int(np.median([len(image) for image in images]))
     width = max(image.shape[1] for image in images)
@@ -112,6 +179,7 @@ def _laid_out(
     places = []
     for number, image in enumerate(images):
         column, row = divmod(number, layout.rows)
+        length = image.shape[1]
         left = margin + column * (width + height) + int(rng.integers(0, max(height // 4, 1)))
         top = margin + row * step
         region = f"column_{column + 1}"
@@ -123,7 +191,7 @@ def _laid_out(
         dark = dark[:, : shape[1] - left]
         area = ink[top : top + len(dark), left : left + dark.shape[1]]
         np.maximum(area, dark[: area.shape[0]], out=area)
-        places.append((left, top, left + dark.shape[1], top + len(dark), region))
+        places.append((left, top, left + dark.shape[1], top + len(dark), region, dark.shape[1] == length))
     return ink, places, height
 
 
