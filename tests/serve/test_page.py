@@ -536,7 +536,7 @@ def test_on_a_telephone_there_is_one_pane(browser: Browser, server: Server, sche
     page.get_by_role("button", name="Zoom in").tap()
     accessible(page)
     page.get_by_role("button", name="Page or lines").tap()
-    page.get_by_role("button", name="Knowledge").tap()
+    page.get_by_role("button", name="Knowledge: what").tap()
     expect(page.locator("#domain")).to_be_visible()
     fits()
     accessible(page)

@@ -12,6 +12,15 @@ const WEIGHTS = [
   ["length", "Length", "what every character gains", -1, 3, 0.1],
 ];
 
+const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language", fallback: "none" });
+
+/** A domain with the language and century that its name may tell: "la-13 (Latin, century 13)". */
+function told(name) {
+  const [, code, century] = /^([a-z]{2,3})(?:-(\d{1,2}))?$/.exec(name) ?? [];
+  const language = code && LANGUAGES.of(code);
+  return language ? `${name} (${language}${century ? `, century ${century}` : ""})` : name;
+}
+
 export class Knowledge {
   /** on: `{page(), close()}`. */
   constructor(on) {
@@ -101,12 +110,12 @@ export class Knowledge {
     const choice = h("select", { id: "domain", onchange: () => (choice.value === "mixed" ? this.#drawMix({}) : this.#put({ domain: choice.value === "none" ? null : choice.value })) },
       h("option", { value: "unknown", selected: domain === "unknown" && !mixed }, "unknown: let the lines tell"),
       h("option", { value: "none", selected: domain === null && !mixed }, "use no knowledge"),
-      domains.map((name) => h("option", { value: name, selected: name === domain && !mixed }, name)),
+      domains.map((name) => h("option", { value: name, selected: name === domain && !mixed }, told(name))),
       domains.length > 1 && h("option", { value: "mixed", selected: mixed }, "a mixture of several"));
     this.domainBox.replaceChildren(h("h3", {}, h("label", { for: "domain" }, "Domain")), choice);
     if (mixed) this.#drawMix(mix);
     else if (domain === "unknown" && inferred) {
-      this.domainBox.append(h("p", { class: "inferred" }, "It seems to be ", h("b", {}, inferred.name), ` (${percent(inferred.certainty)} certain).`),
+      this.domainBox.append(h("p", { class: "inferred" }, "It seems to be ", h("b", {}, told(inferred.name)), `, ${inferred.certainty > 0.99 ? "more than 99 %" : percent(inferred.certainty)} certain.`),
         h("progress", { max: 1, value: inferred.certainty, "aria-label": "Certainty" }));
     } else if (domain === "unknown" && domains.length) this.domainBox.append(h("p", { class: "note" }, "All of them together guide the reading."));
     else if (!domains.length) this.domainBox.append(h("p", { class: "note" }, "The model brings no domains. A text of the period makes one."));
@@ -125,7 +134,7 @@ export class Knowledge {
       const input = h("input", { id: `mix-${at}`, type: "range", min: 0, max: 1, step: 0.05, oninput: () => { output.textContent = percent(Number(input.value)); send(); } });
       input.value = mix[name] ?? 0;
       inputs.set(name, input);
-      return h("div", { class: "weight" }, h("label", { for: `mix-${at}` }, name), output, input);
+      return h("div", { class: "weight" }, h("label", { for: `mix-${at}` }, told(name)), output, input);
     })));
   }
 
