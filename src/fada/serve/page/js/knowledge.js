@@ -197,7 +197,7 @@ export class Knowledge {
     };
     this.reset = reset;
     box.replaceChildren(h("h3", {}, "Frequencies"),
-      h("p", { class: "note" }, "Drag a bar, or type per mille; 0 forbids a character. ", h("span", { class: "key counted" }, "as counted"), " ", targets.some((one) => one.training !== null) && h("span", { class: "key training" }, "in the training of the model"), " Bars grow with the square root."),
+      h("p", { class: "note" }, "Drag a bar, or type per mille; 0 forbids a character. ", h("span", { class: "key counted" }, "as counted"), " ", targets.some((one) => one.training !== null) && h("span", { class: "key training" }, "in the training of the model"), " — the bars grow with the square root."),
       h("div", { class: "buttons" }, filter, reset), list, all);
     draw();
   }
