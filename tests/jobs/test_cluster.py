@@ -121,7 +121,7 @@ def test_killed_actors_lose_and_double_nothing(
 def test_a_killed_driver_goes_on(model: Path, lines: Path, expected: bytes, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     command = [sys.executable, "-c", "from fada.cli import main; main()"]
-    command += ["transcribe", str(model), str(lines), "--out", str(out), "--ray", "--workers", "1", "--batch-size", "2"]
+    command += ["transcribe", str(model), str(lines), "--out", str(out), "--ray", "--jobs", "1", "--batch-size", "2"]
     for more in (4, 8):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
             before = journal_length(out)

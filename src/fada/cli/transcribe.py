@@ -77,8 +77,8 @@ def transcribe(
     ray_token: Path | None = typer.Option(
         None, "--ray-token", help="File with the token that the cluster asks for.", rich_help_panel=CLUSTER
     ),
-    workers: int | None = typer.Option(
-        None, "--workers", min=1, help="Models side by side on the cluster. [one a CPU]", rich_help_panel=CLUSTER
+    jobs: int | None = typer.Option(
+        None, "--jobs", min=1, help="Models side by side on the cluster. [one a CPU]", rich_help_panel=CLUSTER
     ),
 ) -> None:
     """Transcribe images or sound, with what is known of their language or domain.
@@ -105,11 +105,9 @@ def transcribe(
         refuse_source(inputs, out)
     elif part is not None:
         raise FadaError(f"--shard {shard} without --out: name the file or folder that the parts are to be joined to.")
-    cluster = Cluster(ray_address, workers, token=ray_token) if ray or ray_address else None
-    if cluster is None and (workers or ray_token):
-        raise FadaError(
-            "--workers and --ray-token are for --ray and --ray-address: give one of these, or leave them out."
-        )
+    cluster = Cluster(ray_address, jobs, token=ray_token) if ray or ray_address else None
+    if cluster is None and (jobs or ray_token):
+        raise FadaError("--jobs and --ray-token are for --ray and --ray-address: give one of these, or leave them out.")
     source = reading.given()
     recognizer, lines = open_model(model, inputs, threads, device, **source)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from fada.errors import FadaError, missing_extra
 from fada.jobs.batches import document_of
+from fada.jobs.documents import Documents
+from fada.jobs.journal import Row
+from fada.jobs.reader import Reader
 
 if TYPE_CHECKING:
     from fada.data.line import Line
     from fada.decoding.evidence import Automatic
     from fada.decoding.knowledge import Knowledge
     from fada.decoding.weights import Weights
-    from fada.jobs.documents import Documents
-    from fada.jobs.journal import Row
-    from fada.jobs.transcribe import Reader
 
 RETRIES = 5
 """So often a batch is given to a new actor when one dies over it; then its lines are tried one by one."""
@@ -105,7 +105,6 @@ class Reading:
     """What an actor is: a model with its knowledge, which makes rows of lines."""
 
     def __init__(self, model: str, weights: "Weights", knowledge: "Knowledge", automatic: "Automatic | None") -> None:
-        from fada.jobs.transcribe import Reader
         from fada.models.registry import load_recognizer
 
         recognizer = load_recognizer(model)

@@ -6,7 +6,7 @@ import time
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,14 @@ from fada.data.formats.registry import formats
 from fada.data.line import Line, LineSet, Provenance, Transcription
 from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
 from fada.decoding.evidence import LINES, Automatic
-from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.jobs.batches import batches, document_of, in_parts
+from fada.jobs.batches import batches, document_of
 from fada.jobs.cluster import Cluster, read_on
-from fada.jobs.documents import Documents, other_language
+from fada.jobs.documents import other_language
 from fada.jobs.journal import Journal, Row, stamp_of
+from fada.jobs.reader import Reader
 from fada.jobs.shards import Shard, Share
 from fada.models.folders import is_model_folder, resolve
 from fada.text.characters import OTHER, visible
@@ -198,55 +198,6 @@ def _weight_files(model: str) -> list[tuple[str, int, int]]:
     )
     stats = ((path.relative_to(folder).as_posix(), path.stat()) for path in files)
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
-
-
-class Reader:
-    """Reads batches of lines in one way.
-
-    Args:
-        rows: finished lines of an earlier run, whose decisions hold.
-    """
-
-    def __init__(
-        self,
-        recognizer: "Recognizer",
-        weights: Weights,
-        knowledge: Knowledge,
-        automatic: Automatic | None,
-        rows: Mapping[str, Row],
-    ) -> None:
-        self.recognizer, self.weights, self.knowledge, self.automatic = recognizer, weights, knowledge, automatic
-        self.documents = None if automatic is None else Documents(recognizer, automatic, rows)
-
-    def rows(self, batch: Sequence[Line]) -> list[Row]:
-        """The rows of the journal for a batch; one bad line costs only itself."""
-        if self.documents is not None:
-            return self.documents.rows(batch, _found_rows)
-        rows: list[Row] = []
-        for read, part, error in in_parts(batch, self._rows):
-            if error is None:
-                rows += read
-            else:
-                rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
-        return rows
-
-    def _rows(self, batch: Sequence[Line]) -> list[Row]:
-        lines = [replace(line, text=None) for line in batch]
-        search = self.recognizer.search(lines, self.knowledge, batch_size=len(batch))
-        return _found_rows(batch, search.hypotheses(self.weights, alignment=True))
-
-
-def _found_rows(batch: Sequence[Line], found: Sequence[Hypothesis]) -> list[Row]:
-    rows: list[Row] = []
-    for line, best in zip(batch, found, strict=True):
-        row: Row = {"id": line.id, "text": best.text}
-        if best.alignment and (confidences := [round(c, 4) for c in best.char_confidences]):
-            row |= {"confidence": round(fmean(confidences), 4), "characters": confidences}
-            row["edges"] = [round(edge, 4) for edge in best.alignment.edges]
-        distance = None if best.distance is None else round(best.distance, 6)
-        row |= {"log_prob": round(best.log_prob, 4), "distance": distance, "score": round(best.score, 4)}
-        rows.append(row)
-    return rows
 
 
 def _doubts(recognizer: "Recognizer", own: Counter[str], knowledge: Knowledge, rows: Mapping[str, Row]) -> list[str]:
