@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PAPER = 225.0
 """Grey of the paper."""
+_GRAIN = 8.0
+"""What is no darker than this much against its surroundings is paper."""
 _BASELINE = 0.68
 """Where a line image has its baseline, as a share of its height."""
 
@@ -187,12 +189,18 @@ def _laid_out(
             row = number - layout.columns * layout.rows
             left, top = shape[1] - margin // 2 - note, margin + 3 * row * step
             image, region = image[:, : width // 3], "margin"
-        dark = np.clip(np.percentile(image, 90) - image, 0, None)
+        dark = _ink(image, height)
         dark = dark[:, : shape[1] - left]
         area = ink[top : top + len(dark), left : left + dark.shape[1]]
         np.maximum(area, dark[: area.shape[0]], out=area)
         places.append((left, top, left + dark.shape[1], top + len(dark), region, dark.shape[1] == length))
     return ink, places, height
+
+
+def _ink(image: NDArray[np.float64], height: int) -> NDArray[np.float64]:
+    """How much darker than its own paper a line image is, shadows and stains left out; `height`: of a line."""
+    paper = ndimage.grey_closing(image, size=max(3, height // 3))
+    return np.clip(paper - image - _GRAIN, 0, None)
 
 
 def _shifted(ink: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
