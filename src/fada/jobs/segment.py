@@ -14,9 +14,9 @@ from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
 from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs
-from fada.data.segment.segmenters import BUILT_IN, Segmenter
-from fada.data.segment.segmenters import segmenter as segmenter_of
 from fada.errors import FadaError
+from fada.jobs.segmenters import BUILT_IN, Segmenter
+from fada.jobs.segmenters import segmenter as segmenter_of
 
 
 @dataclass
@@ -47,7 +47,7 @@ def segment_pages(
         format: ``alto`` or ``page``.
         draw: also write a picture with numbered lines.
         right_to_left: the text runs from right to left, and so do its columns.
-        segmenter: who finds the lines, see :func:`fada.data.segment.segmenters.segmenter`.
+        segmenter: who finds the lines, see :func:`fada.jobs.segmenters.segmenter`.
         rotate: degrees by which the pages are turned clockwise first.
     """
     if rotate not in (0, 90, 180, 270):

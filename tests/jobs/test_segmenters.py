@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from fada import FadaError
 from fada.data.segment.photographs import Photograph
-from fada.data.segment.segmenters import segmenter
+from fada.jobs.segmenters import segmenter
 
 ALTO = """<?xml version="1.0"?>
 <alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>
