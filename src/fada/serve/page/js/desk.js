@@ -271,8 +271,9 @@ export class Desk {
       if (["lines", "again"].includes(job.kind)) for (const row of this.rows.values()) row.element.classList.remove("reading");
       if (job.kind === "adapt" && job.state === "done") {
         const { model, before, after } = job.result ?? {};
-        const told = before === undefined ? "" : ` Character error on lines it did not learn from: ${before} % before, ${after} % now.`;
-        toast(`Learnt from the confirmed lines${model ? ` as “${model}”` : ""}.${told}`, { seconds: 20 });
+        const measured = typeof before === "number" && typeof after === "number";
+        const told = measured ? ` Character error on lines it did not learn from: ${before.toFixed(1)} % before, ${after.toFixed(1)} % after.` : "";
+        toast(`${model ? `Learnt from the confirmed lines as “${model}”; the document is read with it.` : "The lines did not make it read better, so the model stays as it was."}${told}`, { seconds: 30 });
         get(`/documents/${this.document.id}/signs`).then((signs) => this.signs.set(signs)).catch(() => {});
       }
       if (job.kind !== "lines") this.reload();
@@ -360,7 +361,7 @@ export class Desk {
   async act(name, row = this.active, place = 0) {
     const ofDesk = {
       help, signs: () => { this.signs.toggle(); this.active?.element.scrollIntoView({ block: "nearest" }); }, knowledge: () => this.#drawer(this.drawer.element.hidden),
-      export: () => openExport(this.document), learn: () => sendAll().then(() => openLearn(this.document)),
+      export: () => openExport(this.document), learn: () => sendAll().then(() => openLearn(this.document, this.page?.id)),
       colours: () => this.#set({ confidence_colours: !this.settings.confidence_colours }),
       follow: () => { this.#set({ follow: !this.settings.follow }); speak(`Proposals ${this.settings.follow ? "on" : "off"}`); },
       previousPage: () => this.#turn(-1), nextPage: () => this.#turn(1),

@@ -35,18 +35,18 @@ export function openExport({ id, name }) {
 }
 
 /** A dialogue that starts to adapt the model. */
-export async function openLearn({ id, name }) {
+export async function openLearn({ id, name }, page) {
   const { confirmed, model } = await get(`/documents/${id}`);
   const few = confirmed < 20;
   dialog("Learn from the confirmed lines", h("div", {},
-    h("p", {}, `${count(confirmed, "line")} of “${name}” ${confirmed === 1 ? "is" : "are"} confirmed. The model “${model}” learns from them, some are held back to measure what it learnt, and the document is read again with the result. What you typed or confirmed stays as it is.`),
+    h("p", {}, `${count(confirmed, "line")} of “${name}” ${confirmed === 1 ? "is" : "are"} confirmed. The model “${model}” learns from them, some are held back to measure what it learnt, and if it reads better, the document is read again with it. What you typed or confirmed stays as it is.`),
     few && h("p", { class: "note" }, confirmed ? "With so few lines it will hardly learn anything: some thirty are a beginning." : "Confirm lines first: Enter confirms the one you are at."),
     h("p", { class: "note" }, "This takes some minutes. You can go on reading meanwhile, and stop it at any time.")), {
     buttons: [
       { text: "Not now", onclick: (shown) => shown.close() },
       { text: "Learn", kind: "main", disabled: confirmed === 0, onclick: async (shown) => {
         shown.close();
-        try { await post(`/documents/${id}/adapt`, {}); toast("Learning has begun; it is shown at the foot of the page."); } catch (error) { complain(error); }
+        try { await post(`/documents/${id}/adapt${page ? `?page=${page}` : ""}`); toast("Learning has begun; it is shown at the foot of the page."); } catch (error) { complain(error); }
       } },
     ],
   });
