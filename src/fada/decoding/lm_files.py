@@ -41,7 +41,7 @@ def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str], space: s
     """A KenLM binary whose words are single characters, exactly as it scores the given characters.
 
     A binary cannot be listed. But it says how long an n-gram it used for a character after a context, so its n-grams
-    are found by asking for every character after every context that occurs: about a million questions in a second.
+    are found by asking for every character after every context that occurs.
 
     Args:
         characters: those that are asked for; all others are unknown ones.
