@@ -1,7 +1,7 @@
 """The alignment loss against slow definitions: path enumeration, token counting, the paper's formula."""
 
 import unicodedata
-from itertools import groupby, product
+from itertools import groupby, pairwise, product
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 import fada
 from fada import distances
-from fada.alignment import AlignmentLoss, expected_ctc_counts, expected_token_counts, frequencies_of
+from fada.alignment import (
+    AlignmentLoss,
+    BigramLoss,
+    expected_ctc_bigrams,
+    expected_ctc_counts,
+    expected_token_counts,
+    frequencies_of,
+)
 from fada.decoding.guidance import Guidance
 from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
@@ -41,6 +48,41 @@ def test_expected_counts_equal_the_sum_over_all_paths(seed: int, length: int) ->
             expected[label] += probability
     found = expected_ctc_counts(scores, torch.tensor([length]))[0].numpy()
     np.testing.assert_allclose(found[1:], expected[1:], atol=1e-12)  # class 0 is the blank
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 2))
+def test_expected_pairs_equal_the_sum_over_all_paths(seed: int, length: int, blank: int) -> None:
+    scores = log_probs(seed, 1, 5, 3)
+    probs = scores[0, :length].exp().numpy()
+    expected, first = np.zeros((3, 3)), np.zeros(3)
+    for path in product(range(3), repeat=length):
+        probability = np.prod([probs[t, c] for t, c in enumerate(path)])
+        text = [label for label, _ in groupby(path) if label != blank]
+        for pair in pairwise(text):
+            expected[pair] += probability
+        first[text[:1]] += probability
+    found = expected_ctc_bigrams(scores, torch.tensor([length]), blank)[0].numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    # Every character but the first of a text is the second of one pair.
+    counts = expected_ctc_counts(scores, torch.tensor([length]))[0].numpy()
+    written = np.arange(3) != blank
+    np.testing.assert_allclose((found.sum(0) + first)[written], counts[written], atol=1e-12)
+
+
+def test_a_text_read_for_certain_has_no_distance_from_its_own_pairs() -> None:
+    texts = {"x": ["abba", "ab"], "y": ["ca"]}
+    targets = fada.TargetSet.from_texts(texts)
+    loss = BigramLoss.of_texts(targets, texts, SYMBOLS, distance="aligned_w2", lam=0.5, pool="domain")
+    paths = torch.tensor([[1, 2, 0, 2, 2, 1], [1, 1, 0, 0, 2, 2]])  # abba, ab
+    certain = torch.full((2, 6, 4), -1e9, dtype=torch.float64).scatter(2, paths[..., None], 0.0)
+    lengths = torch.tensor([6, 6])
+    counts = loss.character_counts(certain, lengths)
+    assert counts.sum(1).tolist() == [3, 1]
+    assert float(loss.alignment(certain, lengths, ["x", "x"])) == pytest.approx(0, abs=1e-7)
+    assert float(loss.alignment(certain, lengths, ["y", "y"])) > 0.1
+    with pytest.raises(fada.FadaError, match="one character each, found 'ab'"):
+        BigramLoss.of_texts(targets, texts, ("", "a", "ab"))
 
 
 def test_frames_beyond_the_length_change_nothing() -> None:

@@ -19,6 +19,7 @@ pool       whose frequencies are compared with the target
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -70,6 +71,38 @@ def expected_ctc_counts(log_probs: Tensor, lengths: Tensor) -> Tensor:
     """
     probs = _written_probs(log_probs, lengths)
     return probs.sum(1) - (probs[:, 1:] * probs[:, :-1]).sum(1)
+
+
+def expected_ctc_bigrams(log_probs: Tensor, lengths: Tensor, blank: int = 0) -> Tensor:
+    r"""Expected number of times each class follows each other one in the collapsed output of a CTC model.
+
+    With the probability :math:`\ell_t(c) = p_t(c) + p_t(blank) \, \ell_{t-1}(c)` that c is the last class written by
+    frame t, the pair (c, d) is written at frame t exactly if d is its label, and not a repetition:
+
+    .. math:: E[n_{cd}] = \sum_t \ell_{t-1}(c) \, p_t(d) - [c = d] \, p_{t-1}(c) \, p_t(c)
+
+    Exact, in one pass over time.
+
+    Args:
+        log_probs: (batch, time, classes), natural logarithms.
+        lengths: (batch,) valid frames of each line.
+        blank: its class; its row and column are zero.
+
+    Returns:
+        (batch, classes, classes), float32 or wider: first class, second class.
+    """
+    probs = _written_probs(log_probs, lengths)
+    idle = probs[..., blank, None]  # (batch, time, 1)
+    written = torch.arange(probs.shape[-1], device=probs.device) != blank
+    probs = probs * written
+    last, ends = torch.zeros_like(probs[:, 0]), []
+    for now, pause in zip(probs[:, :-1].unbind(1), idle[:, :-1].unbind(1), strict=True):
+        last = now + pause * last
+        ends.append(last)
+    if not ends:
+        return probs.new_zeros(len(probs), probs.shape[-1], probs.shape[-1])
+    pairs = torch.einsum("btc,btd->bcd", torch.stack(ends, 1), probs[:, 1:])
+    return pairs - torch.diag_embed((probs[:, 1:] * probs[:, :-1]).sum(1))
 
 
 class _Joining(nn.Module):
@@ -397,6 +430,67 @@ class AlignmentLoss(nn.Module):
             names = ", ".join(sorted(domain or "none" for domain in unknown))
             log.warning("no target for the domain %s: aligned to that of all domains together", names)
         return torch.tensor([self.domains.index(d) if d in self.domains else len(self.domains) for d in domains])
+
+
+class BigramLoss(AlignmentLoss):
+    """Alignment of pairs of characters, for CTC models: beyond the paper, which names it as future work.
+
+    All is as in :class:`AlignmentLoss`, with the exact expected counts of pairs in place of those of characters. Of the
+    distances, ``sorted_w2`` compares how unevenly pairs are used, ``aligned_w2`` which pairs. Build it with `of_texts`.
+    """
+
+    cells: Tensor
+
+    def __init__(self, targets: TargetSet, texts: "_Texts", pairs: np.ndarray, blank: int, **options: Any) -> None:
+        """See `of_texts`; `pairs` are the counts (domains + 1, n, n) in the domains' texts, the last row in all."""
+        super().__init__(targets, texts, "ctc", **options)
+        self.blank = blank
+        self.register_buffer("cells", torch.from_numpy(texts.counts.toarray().astype(np.float32)), persistent=False)
+        counts = torch.from_numpy(pairs.reshape(len(pairs), -1).astype(np.float32))
+        self.targets_matrix = frequencies_of(counts)
+        self.running = torch.zeros_like(self.targets_matrix)
+
+    @classmethod
+    def of_texts(
+        cls,
+        targets: TargetSet,
+        texts: Mapping[str, Sequence[str]],
+        symbols: Sequence[str] | Alphabet,
+        blank: int = 0,
+        **options: Any,
+    ) -> "BigramLoss":
+        """For CTC models whose classes write one character each.
+
+        Args:
+            targets: tells domains, characters and normaliser.
+            texts: of each domain; their pairs are the target.
+            symbols: text of each class.
+            blank: the class that writes nothing.
+            options: `lam`, `distance`, `scale`, `pool`.
+        """
+        alphabet = alphabet_of(symbols, blank)
+        known = _Texts.of_classes(targets, alphabet.texts, alphabet.blank)
+        each = np.asarray(known.counts.sum(1)).ravel()
+        odd = [text for i, text in enumerate(alphabet.texts) if i != alphabet.blank and each[i] != 1]
+        if odd or known.joining is not None:
+            shown = ", ".join(map(repr, odd[:5])) or "combining marks"
+            raise FadaError(f"pairs of characters need classes that write one character each, found {shown}.")
+        size = known.counts.shape[1]
+        pairs = np.zeros((len(targets.domains) + 1, size, size))
+        place = {character: i for i, character in enumerate(targets.symbols)}
+        other = place.get(OTHER, len(targets.symbols))
+        for row, domain in enumerate(targets.domains):
+            for text in texts.get(domain, ()):
+                found = [place.get(character, other) for character in targets.normalizer(text)]
+                known_pairs = [(a, b) for a, b in pairwise(found) if max(a, b) < size]
+                np.add.at(pairs[row], tuple(np.array(known_pairs, int).reshape(-1, 2).T), 1)
+        pairs[-1] = pairs[:-1].sum(0)
+        return cls(targets, known, pairs, alphabet.blank, **options)
+
+    def character_counts(self, scores: Tensor, extent: Tensor) -> Tensor:
+        """(batch, n · n) expected number of each pair of characters in each line."""
+        pairs, cells = expected_ctc_bigrams(scores, extent, self.blank), self.cells.to(scores)
+        return torch.einsum("ci,bcd,dj->bij", cells, pairs, cells).flatten(1)
 
 
 def pull(task_loss: Tensor, alignment: Tensor, outputs: Tensor, scale: float = 1.0) -> Tensor:

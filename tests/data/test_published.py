@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from typer.testing import CliRunner
 
+from fada.cli import app
 from fada.data import published
+from fada.data.chosen import Choice
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line
 from fada.data.published import EDACC_ACCENTS, HPGT_CENTURIES, load
@@ -191,3 +194,32 @@ def test_shares_must_sum_to_one() -> None:
 
 def test_every_set_has_licence_and_citation() -> None:
     assert all(one.licence and one.citation and one.home.startswith("https://") for one in published.SETS.values())
+
+
+def test_a_list_names_lines_splits_and_domains(repository: Path, tmp_path: Path) -> None:
+    chosen = tmp_path / "list.csv"
+    rows = ["fol-0r,train,11,r1l1", "Barocci-31_00001_fol-1r,dev,13,", "fol-9r,test,11,r1l1"]
+    chosen.write_text("\n".join(["page,split,domain,line_id", *rows]), encoding="utf-8")
+    done = CliRunner().invoke(
+        app, ["data", "build", str(chosen), f"hpgt:{repository}", "--out", str(tmp_path / "built")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "fol-9r#r1l1: named in the list, but not in the source" in " ".join(done.output.split())
+    built = list(read_lines(tmp_path / "built"))
+    assert {(line.domain, line.extra["line_id"]) for line in built if line.split == "train"} == {("11", "r1l1")}
+    told = {line.extra["page"] for line in built if line.split == "validation"}
+    assert told == {"Barocci-31_00001_fol-1r"}
+    assert sum(line.split == "validation" for line in built) == 3
+    chosen.write_text("\n".join(["page,split", "a,train", "a,test"]), encoding="utf-8")
+    with pytest.raises(FadaError, match="page a is there twice"):
+        Choice.load(chosen)
+
+
+@pytest.mark.parametrize("name", ["hpgt", "catmus_fr"])
+def test_the_lists_of_the_recipes_can_be_read(name: str) -> None:
+    rows = Choice.load(Path(__file__).parents[2] / "recipes" / "lines" / f"{name}.csv").rows
+    assert {row["split"] for row in rows.values()} == {"train", "validation", "test"}
+    pages: dict[str, set[str]] = {}
+    for (page, _), row in rows.items():
+        pages.setdefault(page, set()).add(row["split"])
+    assert all(len(splits) == 1 for splits in pages.values())  # no page is in two splits

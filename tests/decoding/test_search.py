@@ -5,11 +5,14 @@ import json
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import fada
+from fada.decoding.guidance import Guidance
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.nbest import NBest, Rescorer
+from fada.decoding.nbest import NBest, Rescorer, adaptive_lam
 from fada.decoding.search import BeamSearch, Search, Stored
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -107,3 +110,27 @@ def test_what_a_search_cannot_follow_is_named(knowledge: Knowledge) -> None:
     with pytest.raises(FadaError, match="ask for length_bonus, which a model of this kind"):
         search.check(Weights(length_bonus=1.0, beam=9))
     search.check(Weights(beam=9))
+
+
+def test_an_adaptive_lambda_gives_both_terms_the_weight_that_is_asked_for() -> None:
+    log_probs, distances = np.array([-3.0, -5.0, -9.0]), np.array([0.004, 0.001, 0.002])
+    for asked in (0.2, 0.5, 0.9):
+        lam = adaptive_lam(log_probs, distances, asked)
+        assert (lam * log_probs.std()) / ((1 - lam) * distances.std()) == pytest.approx(asked / (1 - asked))
+    assert adaptive_lam(log_probs, np.zeros(3), 0.5) == 0  # no guidance to weigh
+    assert adaptive_lam(log_probs[:1], distances[:1], 0.3) == 0.3  # nothing varies
+    assert adaptive_lam(log_probs, distances, 1.0) == 1
+
+
+def test_adaptive_rescoring_chooses_by_the_lambda_of_each_line() -> None:
+    target = fada.TargetSet.from_texts({"x": ["aab"]})
+    texts, values = [["abb", "aab"], ["bbb", "aab"]], [[-1.0, -1.5], [-1.0, -9.0]]
+    lists = NBest(["1", "2"], texts, values, domains=["x", "x"])
+    weights = Weights(lam=0.4, distance="aligned_w2")
+    adaptive = Rescorer(lists, Knowledge(target), adaptive=True)
+    assert Rescorer(lists, Knowledge(target)).choose(weights) == ["abb", "bbb"]  # the distance is too small to matter
+    assert adaptive.choose(weights) == ["aab", "aab"]
+    for line, found in zip(range(2), adaptive.hypotheses(weights), strict=True):
+        far = np.array([Guidance(target["x"], distance="aligned_w2").distance_of(text) for text in texts[line]])
+        lam = adaptive_lam(np.array(values[line]), far, 0.4)
+        assert found.score == pytest.approx(max(lam * np.array(values[line]) - (1 - lam) * far))

@@ -1,5 +1,7 @@
 """The C-RNN: padding, lengths, saving, tagging, preprocessing."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -10,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fada
+from fada.data.line import Line
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
-from fada.models.crnn import CRNNConfig, CRNNForCTC, CRNNRecognizer
+from fada.models.crnn import PRESETS, CRNNConfig, CRNNForCTC, CRNNRecognizer
 from fada.models.ctc_network import ctc_loss
 from fada.models.layers import MaskedBatchNorm
 from fada.models.line_image import MAX_WIDTH, straighten
 from fada.models.processor import CRNNProcessor
-from fada.models.reader import CRNNReader
+from fada.models.reader import CRNNReader, write_onnx
 from tests.support.training_lines import drawn_line, image_lines
 from tests.support.types import some
 
@@ -108,6 +111,51 @@ def test_a_domain_tag_is_the_first_label_and_never_written() -> None:
         np.testing.assert_allclose(np.exp(scores).sum(1), 1, rtol=1e-4)
 
 
+def test_a_given_domain_is_an_input_of_the_network(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    told = CRNNRecognizer.build(["abcd "], "tiny", domains=["old", "new"], tagging="given")
+    [line] = image_lines(1)
+    as_old, as_new = (replace(line, domain=domain) for domain in ("old", "new"))
+
+    def scores(one: Line) -> np.ndarray:
+        return told.emit([one]).log_probs[0]
+
+    assert scores(as_old).shape[1] == len(told.symbols)  # no class for a tag
+    np.testing.assert_array_equal(scores(as_old), scores(as_new))  # before training
+    batch = told.collate([told.prepare(line)] * 2, [told.encode("ab", "old"), told.encode("ab", "new")])
+    assert batch["tags"].tolist() == [0, 1]
+    assert batch["labels"].tolist() == [told.processor.encode("ab")] * 2
+    told.model(**batch).loss.backward()
+    assert (some(told.model.domain.weight.grad).abs().sum(1) > 0).all()
+    with torch.no_grad():
+        told.model.domain.weight.normal_()
+    assert np.abs(scores(as_old) - scores(as_new)).max() > 0.01
+    inputs = told.collate([told.prepare(line)] * 2)
+    together = told.log_probs(told.told(inputs, [as_old, as_new]))
+    for found, one in zip(together, (as_old, as_new), strict=True):
+        np.testing.assert_allclose(found, scores(one), atol=1e-5)
+    with pytest.raises(fada.FadaError, match="needs the domain of every line"):
+        scores(replace(line, domain="newest"))
+    told.save_pretrained(tmp_path)
+    again = fada.load_recognizer(tmp_path)
+    assert again.domains == ("old", "new")
+    np.testing.assert_allclose(again.emit([as_new]).log_probs[0], scores(as_new), atol=1e-6)
+    with pytest.raises(fada.FadaError, match="told the domain of every line"):
+        write_onnx(tmp_path, tmp_path / "model.onnx")
+
+
+def test_a_given_domain_was_a_class_in_the_first_version(tmp_path: Path) -> None:
+    """Networks of version 0.1 with `given` have a class for each domain, and go on as they were."""
+    shape = {**PRESETS["tiny"], "vocab_size": 4, "domains": ["old", "new"], "tagging": "given"}
+    CRNNRecognizer(CRNNForCTC(CRNNConfig(**shape)), CRNNProcessor(["<blank>", "a"]), "given").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    del config["domain_input"]
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    loaded = CRNNRecognizer.load(tmp_path)
+    assert loaded.encode("a", "new") == [3, 1]
+    assert loaded.emit(image_lines(1)).log_probs[0].shape[1] == 2
+
+
 def test_new_characters_can_be_added_to_a_trained_network(recognizer: CRNNRecognizer, tmp_path: Path) -> None:
     recognizer.save_pretrained(tmp_path)
     extended = CRNNRecognizer.load(tmp_path, ["abz"], new_characters="add")
@@ -120,7 +168,7 @@ def test_new_characters_can_be_added_to_a_trained_network(recognizer: CRNNRecogn
 
 
 def test_a_tagged_network_refuses_new_characters(tmp_path: Path) -> None:
-    CRNNRecognizer.build(["ab"], "tiny", ["old", "new"], "given").save_pretrained(tmp_path)
+    CRNNRecognizer.build(["ab"], "tiny", ["old", "new"], "predicted").save_pretrained(tmp_path)
     with pytest.raises(fada.FadaError, match="cannot learn new ones \\('z'\\)"):
         CRNNRecognizer.load(tmp_path, ["abz"], new_characters="add")
 

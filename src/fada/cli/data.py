@@ -104,6 +104,23 @@ def convert_command(
     _convert(lines, destination, format)
 
 
+@app.command("build")
+@with_reading()
+def build_command(
+    reading: ReadingOptions,
+    chosen: Annotated[Path, typer.Argument(help="List of lines: page, line_id, split, domain; see recipes/lines.")],
+    source: Source,
+    destination: Annotated[Path, typer.Option("--out", "-o", help="Folder for one parquet file per split.")],
+) -> None:
+    """Take the lines that a list names from their source, with the list's splits and domains, as parquet."""
+    from fada.data.chosen import Choice
+    from fada.data.source import read_lines
+    from fada.data.write import refuse_source
+
+    refuse_source(source, destination)
+    _convert(Choice.load(chosen).taken(read_lines(source, **reading.given())), destination)
+
+
 @app.command("published")
 def published_command(
     name: Annotated[str | None, typer.Argument(help="hpgt, catmus or edacc; without it, all are listed.")] = None,

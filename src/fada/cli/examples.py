@@ -3,6 +3,7 @@
 EXAMPLES = {
     "adapt": "fada adapt medieval --lines corrected/ --out adapted/",
     "analyze": "fada analyze targets.json --from 1650 --to 1850 --out figures",
+    "data build": "fada data build recipes/lines/hpgt.csv hpgt:HPGTR/ --out FOLDER/hpgt",
     "data convert": "fada data convert my_pages/ --domain-from folder --out lines.parquet",
     "data inspect": "fada data inspect my_pages/ --domain-from folder --check",
     "data published": "fada data published hpgt --source HPGTR/ --out hpgt/",

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 def generate(
     prompt: str = typer.Argument(..., help="What the model continues."),
-    model: str = MODEL,
+    model: str | None = MODEL,
     targets: Path = typer.Option(..., "--targets", help="Target file, as `fada targets` writes it."),
     domain: str | None = typer.Option(
         None, "--domain", "-d", help="Domain in the target file; all pooled if not given."
@@ -34,13 +34,13 @@ def generate(
     as_csv: bool = AS_CSV,
 ) -> None:
     """Continue a prompt so that the characters follow a target distribution."""
-    from fada.models.language import continue_prompt, load_language_model
+    from fada.models.language import SMOLLM2, continue_prompt, load_language_model
     from fada.targets.target_set import TargetSet
 
     target_set = TargetSet.load(targets)
     target = target_set.overall if domain is None else target_set[domain]
     found = continue_prompt(
-        *load_language_model(model),
+        *load_language_model(model or SMOLLM2),
         prompt,
         target,
         lam=lam,

@@ -26,11 +26,13 @@ class StyleName(StrEnum):
     CONTINUE = "continue"
 
 
-MODEL = typer.Option("smollm2", "--model", "-m", help="smollm2, a model folder, a GGUF file, or a name on the hub.")
+MODEL = typer.Option(
+    None, "--model", "-m", help="smollm2 (the default), a model folder, a GGUF file, or a name on the hub."
+)
 
 
 def lipogram(
-    model: str = MODEL,
+    model: str | None = MODEL,
     forbid: str = typer.Option("e", "--forbid", "--forbidden", "-f", help="Letters not to be used, such as e or a,e."),
     topic: list[str] = typer.Option([], "--topic", "-t", help="What the story is about; may be repeated."),
     topics: Path | None = typer.Option(None, "--topics", help="File with one topic on each line."),
@@ -68,7 +70,7 @@ def lipogram(
         if out is None:
             raise FadaError("--recipe needs --out, the folder that the results go to.")
         settings = LipogramRecipe.load(recipe)
-        summary = Experiment(settings.quick() if quick else settings, out).run()
+        summary = Experiment(settings.quick() if quick else settings, out, model).run()
         rows = [
             {name: getattr(row, name) for name in ("search", "letter", "variant")}
             | {name: figure.mean for name, figure in row.figures.items()}
@@ -79,14 +81,14 @@ def lipogram(
         return
     from fada.experiments.lipogram.story import forbidden_characters, read_topics, violating_words
     from fada.experiments.lipogram.writer import LipogramWriter
-    from fada.models.language import load_language_model
+    from fada.models.language import SMOLLM2, load_language_model
 
     chosen = [*topic, *(read_topics(topics) if topics else ())]
     if not chosen:
         raise FadaError("nothing to write about: give --topic 'a dog at the park', or --topics with a file of them.")
     forbidden = forbidden_characters(forbid, accents)
     writer = LipogramWriter(
-        *load_language_model(model, threads),
+        *load_language_model(model or SMOLLM2, threads),
         lam=lam,
         scale=scale,
         num_beams=beams,

@@ -24,7 +24,8 @@ def reproduce(
     data: str | None = typer.Option(
         None,
         "--data",
-        help="Folder with one sub-folder a data set (hpgt, catmus_fr, accents), or the lines of a recipe.",
+        help="Folder with one sub-folder a data set (hpgt, catmus_fr, accents; models/ may hold models), or the lines "
+        "of a recipe.",
     ),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),
     results: Path = typer.Option(Path("results"), "--results", help="Folder for the results."),
@@ -58,7 +59,7 @@ def reproduce(
     if quick and paper:
         raise FadaError("--quick and --paper ask for different sizes: give one of them.")
     size: Literal["usual", "quick", "paper"] = "quick" if quick else "paper" if paper else "usual"
-    scope = Scope(runs, results, seed or (), arm or (), size, jobs)
+    scope = Scope(runs, results, seed or (), arm or (), size, jobs, Path(data) / "models" if data else None)
     try:
         if name == "unseen":
             echo((run_arena(data, results, runs, seed, manuscript) / "table.md").read_text(encoding="utf-8"))

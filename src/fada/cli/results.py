@@ -16,7 +16,9 @@ def results(
     folder: Path = typer.Argument(Path("results"), help="Folder that `fada reproduce` wrote."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Markdown file to write, such as docs/results.md."),
     check: bool = typer.Option(
-        False, "--check", help="Recompute every figure from the stored texts; exit code 3 if one differs."
+        False,
+        "--check",
+        help="Recompute every figure from the stored texts, and compare the file of --out; exit code 3 if one differs.",
     ),
 ) -> None:
     """Write every table of the paper that has been run here as one Markdown document.
@@ -25,7 +27,7 @@ def results(
 
         fada results --out docs/results.md
 
-        fada results --check
+        fada results --check --out docs/results.md
     """
     from fada.common.files import write_text
     from fada.experiments.document import document
@@ -33,6 +35,8 @@ def results(
 
     if check:
         told = list(check_results(folder))
+        if out is not None and out.read_text(encoding="utf-8") != document(folder):
+            told.append(f"{out}: not what the files in {folder} come to.")
         for sentence in told:
             echo(sentence)
         differing = [sentence for sentence in told if not sentence.endswith(NOT_RECOMPUTED)]

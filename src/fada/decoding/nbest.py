@@ -9,6 +9,7 @@ Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -112,14 +113,34 @@ class NBest:
         ]
 
 
+def adaptive_lam(log_probs: NDArray[np.float64], distances: NDArray[np.float64], lam: float) -> float:
+    """The λ of one line at which the two terms of Eq. 2 vary over its hypotheses as λ to 1 - λ.
+
+    With the standard deviations s of log-probability and distance, λ · s_distance / (λ · s_distance + (1 - λ) · s_log),
+    as the adaptive λ of training does with gradients. Where nothing varies, λ itself.
+
+    Args:
+        log_probs, distances: (hypotheses,) of the line; the distances with their scale.
+        lam: the balance that is asked for, 0.5 for equal weight.
+    """
+    guided, plain = lam * float(distances.std()), (1 - lam) * float(log_probs.std())
+    return guided / (guided + plain) if guided + plain > 0 else lam
+
+
 class Rescorer(Search):
-    """Chooses from n-best lists by the decoder's score; what each term says of a text is computed once."""
+    """Chooses from n-best lists by the decoder's score; what each term says of a text is computed once.
+
+    Args:
+        lists: what to choose from.
+        knowledge: targets and language models.
+        adaptive: take for every line the λ of :func:`adaptive_lam`; beyond the paper.
+    """
 
     kind: Kind = "nbest"
     terms = EVERY_TERM - {"beam"}
 
-    def __init__(self, lists: NBest, knowledge: Knowledge | None = None) -> None:
-        self.lists = lists
+    def __init__(self, lists: NBest, knowledge: Knowledge | None = None, adaptive: bool = False) -> None:
+        self.lists, self.adaptive = lists, adaptive
         self.knowledge = knowledge or Knowledge()
         self.ids = lists.ids
         self.references = lists.references
@@ -140,9 +161,10 @@ class Rescorer(Search):
         nothing = np.zeros_like(self._log_probs)
         distance = self._term(weights.distance, self._distance) if weights.guided else None
         language = self._term(weights.lm, self._language) if weights.lm != "none" else nothing
-        score = weights.lam * self._log_probs
+        lam = self._lam(weights, distance)
+        score = lam * self._log_probs
         if distance is not None:
-            score = score - (1 - weights.lam) * weights.scale * distance
+            score = score - (1 - lam) * weights.scale * distance
         score = score + weights.lm_weight * language
         if weights.prior_weight:
             score = score + weights.prior_weight * self._term("prior", self._prior)
@@ -155,6 +177,15 @@ class Rescorer(Search):
             far = None if distance is None else float(distance[i])
             found.append(Hypothesis(texts[best], float(score[i]), float(self._log_probs[i]), far, float(language[i])))
         return found
+
+    def _lam(self, weights: Weights, distance: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """λ for every hypothesis, (hypotheses,)."""
+        lams = np.full(len(self._log_probs), weights.lam)
+        if self.adaptive and distance is not None:
+            for start, end in pairwise(self._starts.tolist()):
+                varied = self._log_probs[start:end], weights.scale * distance[start:end]
+                lams[start:end] = adaptive_lam(*varied, weights.lam)
+        return lams
 
     def _term(self, name: str, of_domain: Callable[[str, str | None], Callable[[str], float]]) -> NDArray[np.float64]:
         """The value of a term for every hypothesis, (hypotheses,)."""

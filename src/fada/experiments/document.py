@@ -73,6 +73,11 @@ def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> st
             folder / f"lipogram-beam{suffix}" / "table.md",
             "fada lipogram --recipe recipes/lipogram_smollm2_beam.yaml --out results/lipogram-beam",
         ),
+        *_included(
+            "Lipograms with Eq. 2 to the letter and beam search",
+            folder / f"lipogram-eq2{suffix}" / "table.md",
+            "fada lipogram --recipe recipes/lipogram_stories_beam.yaml --model FOLDER --out results/lipogram-eq2",
+        ),
     ]
     return "\n".join(parts).rstrip() + "\n"
 

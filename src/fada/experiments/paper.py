@@ -21,8 +21,16 @@ from fada.experiments.reproduce import Scope, reproduce
 
 log = logging.getLogger(__name__)
 
-LIPOGRAMS = {"lipogram": "lipogram_smollm2.yaml", "lipogram-beam": "lipogram_smollm2_beam.yaml"}
+LIPOGRAMS = {
+    "lipogram": "lipogram_smollm2.yaml",
+    "lipogram-beam": "lipogram_smollm2_beam.yaml",
+    "lipogram-eq2": "lipogram_stories_beam.yaml",
+}
 PAPER_LIPOGRAMS = {"lipogram": "lipogram_llama.yaml"}
+FEW = 160
+"""Synthetic lines of --quick."""
+SMALL = "stories260k"
+"""The language model of --quick, where the folder of models has it: 260 thousand parameters."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +56,11 @@ def lines_of(recipe_file: str | os.PathLike[str], data: str | os.PathLike[str] |
     if source.synthetic is not None:
         if data is not None and (Path(data) / "test.parquet").exists():
             return str(data)
-        made = scope.runs / source.folder
+        made = scope.runs / scope.named(source.folder)
         if not (made / "test.parquet").exists():
             log.info("making the lines of %s", recipe.title)
-            make_synthetic(**source.synthetic, processes=None).save(made)
+            fewer = {"lines": FEW} if scope.size == "quick" else {}
+            make_synthetic(**{**source.synthetic, **fewer}, processes=None).save(made)
         return str(made)
     if data is not None and not _holds_sets(Path(data)):
         return str(data)
@@ -95,7 +104,11 @@ def reproduce_all(
 
 def _lipograms(file: Path, folder: Path, scope: Scope) -> Path:
     recipe = LipogramRecipe.load(file)
-    Experiment(recipe.quick() if scope.size == "quick" else recipe, folder).run()
+    if scope.size == "quick":
+        recipe = recipe.quick()
+        if scope.model(SMALL) != SMALL and scope.model(recipe.model) == recipe.model:
+            recipe = recipe.model_copy(update={"model": SMALL, "style": "continue"})
+    Experiment(recipe, folder, scope.model(recipe.model)).run()
     return folder
 
 

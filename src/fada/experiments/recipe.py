@@ -82,6 +82,13 @@ class Recipe(BaseModel):
             raise FadaError(f"{path}: no arm {STANDARD!r}, the one that the others are compared with.")
         return recipe
 
+    def smaller(self) -> "Recipe":
+        """With fewer values of what is tried: the path of --quick."""
+        few = {name: getattr(self, name)[:2] for name in ("guided_lams", "beams")}
+        adapt = self.ours and self.ours.adapt and {**self.ours.adapt, "epochs": 1}
+        ours = self.ours and self.ours.model_copy(update={"adapt": adapt})
+        return self.model_copy(update={**few, "guided_scales": self.guided_scales[:1], "ours": ours})
+
 
 def recipes_of(name: str, folder: str | os.PathLike[str] = "recipes") -> list[Path]:
     """The recipe files of a table, or the one file that `name` is."""

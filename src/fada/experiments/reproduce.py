@@ -73,6 +73,7 @@ class Scope:
         size: ``quick``: the recipe's small settings, minutes on two cores, no result to publish; ``paper``: its
             settings with the paper's models and hub data.
         jobs: trainings at a time.
+        models: folder with models by their names, for those that the hub cannot give.
     """
 
     runs: Path = Path("runs")
@@ -81,6 +82,12 @@ class Scope:
     arms: Sequence[str] = ()
     size: Literal["usual", "quick", "paper"] = "usual"
     jobs: int = 2
+    models: Path | None = None
+
+    def model(self, name: str) -> str:
+        """Where a model is: in the folder of models (an owner on the hub left out), or wherever its name leads."""
+        here = self.models and self.models / Path(name).name
+        return str(here) if here and here.is_dir() else name
 
     def named(self, name: str) -> str:
         """The name of a result of this size."""
@@ -127,10 +134,12 @@ def reproduce(recipe_file: str | os.PathLike[str], data: str | None = None, scop
     folder = scope.results / name
     sizes = {"usual": {}, "quick": recipe.quick, "paper": recipe.paper}
     shared = {**recipe.train, **sizes[scope.size]}
-    if scope.size == "quick" and recipe.ours and recipe.ours.adapt:
-        recipe.ours.adapt |= {"epochs": 1}
+    if scope.size == "quick":
+        recipe = recipe.smaller()
     if data is not None:
         shared["data"] = [data]
+    if "model" in shared:
+        shared["model"] = scope.model(shared["model"])
     if scope.jobs > 1:
         shared["threads"] = 1
     for seed in scope.seeds or (recipe.seeds[:1] if scope.size == "quick" else recipe.seeds):
@@ -292,7 +301,7 @@ class SeedEvaluation:
             systems[f"{name.removesuffix(' (ours)')} + aligned GD (ours)"] = ours
         metrics = item.run.metrics
         return Arm(
-            settings={k: v for k, v in item.settings.items() if k not in ("out", "data")},
+            settings={k: _place_left_out(v) for k, v in item.settings.items() if k not in ("out", "data")},
             lam_tr=item.settings["lam"],
             lam_gd=guided.lam,
             validation_cer=self.errors[item.name],
@@ -402,6 +411,11 @@ class SeedEvaluation:
             found = measure_overhead(self.standard.run.folder, data=self.standard.settings["data"])
             write_json(path, found.model_dump())
         return Overhead.model_validate(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _place_left_out(value: Any) -> Any:
+    """A folder by its name: where it lies on one machine tells nobody anything."""
+    return Path(value).name if isinstance(value, str | Path) and Path(value).is_absolute() else value
 
 
 def _changed(a: Sequence[str], b: Sequence[str]) -> int:

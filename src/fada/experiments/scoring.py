@@ -13,6 +13,7 @@ from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring, score_lines
 from fada.evaluation.sources import read_systems
 from fada.evaluation.systems import evaluate_systems
+from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 from fada.experiments.recipe import FAITHFUL, STANDARD, label
 from fada.experiments.record import Edits, Example, Rates, Record, System, load_results
 from fada.tuning.decode import BEAM
@@ -108,7 +109,10 @@ class Texts:
 
 
 def check_results(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Recompute what `results/` holds from the stored texts; one sentence for each figure that differs or is bare."""
+    """Recompute what `results/` holds from the stored texts; one sentence for each figure that differs or is bare.
+
+    Stories of language models are texts, too.
+    """
     for name, seeds in load_results(folder).items():
         for record in seeds:
             path = Path(folder) / name / f"{record.seed}.parquet"
@@ -118,6 +122,8 @@ def check_results(folder: str | os.PathLike[str]) -> Iterator[str]:
             for what, stored, found in _recomputed(record, path):
                 if not math.isclose(stored, found, abs_tol=1e-5):
                     yield f"{name}, seed {record.seed}, {what}: stored {stored:g}, recomputed {found:g}."
+    for path in sorted(Path(folder).glob("lipogram*/recipe.json")):
+        yield from Experiment(LipogramRecipe.load(path), path.parent).differing()
 
 
 def _recomputed(record: Record, path: Path) -> Iterator[tuple[str, float, float]]:

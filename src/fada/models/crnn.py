@@ -42,7 +42,9 @@ class CRNNConfig(PretrainedConfig):
         dropout: before and between the recurrent layers and before the output.
         shortcut_weight: weight of the auxiliary CTC loss, computed from the convolutional features alone while
             training. It makes the convolutions learn letters before the recurrent layers can.
-        domains, tagging: TR-TT: the domains that have a class, after those of the characters, and its use.
+        domains, tagging: TR-TT: the domains that have a tag, and its use.
+        domain_input: the tag is an input, a vector added to the columns of the line; without it, a class for each
+            domain after those of the characters, which is written first.
     """
 
     model_type = "fada-crnn"
@@ -59,6 +61,7 @@ class CRNNConfig(PretrainedConfig):
         pad_token_id: int = 0,
         domains: Sequence[str] = (),
         tagging: str = "none",
+        domain_input: bool = False,
         **kwargs: Any,
     ) -> None:
         self.vocab_size = vocab_size
@@ -70,6 +73,7 @@ class CRNNConfig(PretrainedConfig):
         self.shortcut_weight = shortcut_weight
         self.domains = list(domains)
         self.tagging = tagging
+        self.domain_input = domain_input
         self.pad_token_id = pad_token_id
         super().__init__(**kwargs)
 
@@ -89,11 +93,14 @@ class CRNNForCTC(PreTrainedModel):
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(2 * config.lstm_size, config.vocab_size)
         self.shortcut = nn.Conv1d(third, config.vocab_size, 3, padding=1) if config.shortcut_weight else None
+        self.domain = nn.Embedding(len(config.domains), third) if config.domain_input else None
         nn.Module.to(self, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         initialize(module)
+        if isinstance(module, nn.Embedding):
+            nn.init.zeros_(module.weight)  # a network that is told the domain starts as one that is not
 
     def add_classes(self, count: int) -> None:
         """Append output classes, with zero weights and a low bias: not written before they are learnt."""
@@ -107,6 +114,7 @@ class CRNNForCTC(PreTrainedModel):
         pixel_values: Tensor,
         widths: Tensor | None = None,
         labels: Tensor | None = None,
+        tags: Tensor | None = None,
         return_dict: bool | None = None,
     ) -> CTCOutput:
         """Recognise lines.
@@ -115,11 +123,12 @@ class CRNNForCTC(PreTrainedModel):
             pixel_values: (batch, 1, height, width), 0 for paper and 1 for ink, 0 beyond `widths`.
             widths: (batch,) pixels of each line without padding; the full width by default.
             labels: (batch, length) classes, -100 for padding.
+            tags: (batch,) index of each line's domain, where the domain is an input.
         """
         if widths is None:
             widths = torch.full((len(pixel_values),), pixel_values.shape[-1], device=pixel_values.device)
         columns, lengths = columns_of(self, pixel_values, widths)
-        x = self.dropout(columns)
+        x = self.dropout(columns if self.domain is None else columns + self.domain(tags)[:, None])
         time = torch.arange(x.shape[1], device=x.device)
         reverse = lengths[:, None] - 1 - time
         reverse = torch.where(reverse >= 0, reverse, time)
@@ -143,6 +152,7 @@ class CRNNRecognizer(CTCNetwork):
         self.model, self.processor, self.tagging = model, processor, tagging
         self.symbols, self.blank = processor.symbols, processor.blank
         self.domains = tuple(model.config.domains)
+        self.tag_classes = 0 if model.config.domain_input else len(self.domains)
         self._check_classes(model.output.out_features, model.name_or_path or "")
 
     @classmethod
@@ -154,12 +164,17 @@ class CRNNRecognizer(CTCNetwork):
         tagging: Tagging = "none",
         **config: Any,
     ) -> "CRNNRecognizer":
-        """A new network whose alphabet is that of `texts`; with tagging, one more class for each domain."""
+        """A new network whose alphabet is that of `texts`.
+
+        With tagging, each domain has a vector of its own (`given`) or one more class (`predicted`).
+        """
         if preset not in PRESETS:
             raise FadaError(f"no C-RNN preset {preset!r}, expected one of {', '.join(PRESETS)}.")
         symbols = ["<blank>", *characters_of(texts)]
         domains = domains if tagging != "none" else ()
-        settings = {**PRESETS[preset], **config, "vocab_size": len(symbols) + len(domains), "domains": domains}
+        given = tagging == "given"
+        classes = len(symbols) + (0 if given else len(domains))
+        settings = {**PRESETS[preset], **config, "vocab_size": classes, "domains": domains, "domain_input": given}
         model = CRNNForCTC(CRNNConfig(tagging=tagging, **settings))
         return cls(model, CRNNProcessor(symbols, height=model.config.height), tagging)
 
@@ -188,7 +203,7 @@ class CRNNRecognizer(CTCNetwork):
             raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")
         missing = sorted({character for text in texts for character in text} - set(processor.symbols))
         new = characters_to_add(missing, new_characters, "the model's alphabet")
-        if new and model.config.domains:
+        if new and model.config.domains and not model.config.domain_input:
             raise FadaError(
                 f"{name} has the classes of its domains after those of its characters, and cannot learn new ones "
                 f"({', '.join(map(repr, new[:10]))}). Use --new-characters ignore, or a model without tagging."
@@ -205,17 +220,35 @@ class CRNNRecognizer(CTCNetwork):
         return self.processor.image(line.load_image())
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
-        """Classes of the characters, the domain's tag before them."""
+        """Classes of the characters, the domain's tag before them (as a class after the last of the characters)."""
         classes = self.processor.encode(text)
-        if self.tagging == "none":
-            return classes
-        return [len(self.symbols) + self.domains.index(str(domain)), *classes]
+        return classes if self.tagging == "none" else [len(self.symbols) + self._tag(domain), *classes]
+
+    def _tag(self, domain: str | None) -> int:
+        """The index of a domain."""
+        if domain not in self.domains:
+            raise FadaError(
+                f"the domain is {domain!r}, expected one of {', '.join(self.domains)}: "
+                "this model was trained with domain tokens and needs the domain of every line."
+            )
+        return self.domains.index(domain)
+
+    def told(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> dict[str, Tensor]:
+        """Network input with the domain of each line, where that is an input."""
+        if not self.model.config.domain_input:
+            return inputs
+        return {**inputs, "tags": torch.tensor([self._tag(line.domain) for line in lines], device=self.model.device)}
 
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Pixels, widths and labels."""
         pixels, widths = self.processor.batch(arrays)
         inputs = {"pixel_values": torch.from_numpy(pixels), "widths": torch.from_numpy(widths)}
-        return inputs if labels is None else {**inputs, "labels": padded_labels(labels)}
+        if labels is None:
+            return inputs
+        if self.model.config.domain_input:
+            inputs["tags"] = torch.tensor([label[0] - len(self.symbols) for label in labels])
+            labels = [label[1:] for label in labels]
+        return {**inputs, "labels": padded_labels(labels)}
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the network and its processor."""

@@ -26,12 +26,14 @@ class CTCRecognizer(Recognizer):
     Attributes:
         symbols: text of each class, without the tags of TR-TT, whose classes come last in the network.
         blank: class of the blank.
+        tag_classes: how many classes are tags: one for each domain, or none where the domain is an input.
     """
 
     kind = "ctc"
     symbols: tuple[str, ...]
     blank: int
     _automatic: Automatic | None = None
+    tag_classes: int = 0
 
     @property
     def characters(self) -> str:
@@ -44,8 +46,8 @@ class CTCRecognizer(Recognizer):
 
     def _check_classes(self, outputs: int, name: str) -> None:
         """Refuse an alphabet that is not that of the network's output."""
-        if len(self.symbols) + len(self.domains) != outputs:
-            tags = f" and {len(self.domains)} domains" if self.domains else ""
+        if len(self.symbols) + self.tag_classes != outputs:
+            tags = f" and {self.tag_classes} domains" if self.tag_classes else ""
             raise FadaError(
                 f"{name or 'the model'}: the network has {outputs} classes, but its processor names "
                 f"{len(self.symbols)} symbols{tags}: the files are of two models. Get both from the same one."
@@ -65,7 +67,7 @@ class CTCRecognizer(Recognizer):
         A tag is removed by giving its probability to the blank: the collapsed text without the tag has exactly the
         probability it had with the tag taken out.
         """
-        if not self.domains:
+        if not self.tag_classes:
             return scores, None
         characters = len(self.symbols)
         tags = scores[:, characters:]

@@ -53,7 +53,7 @@ class CTCNetwork(CTCRecognizer, Network):
 
     def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
         """Expected counts of the collapsed output; tags write nothing."""
-        return AlignmentLoss.for_ctc(targets, (*self.symbols, *[""] * len(self.domains)), self.blank, **options)
+        return AlignmentLoss.for_ctc(targets, (*self.symbols, *[""] * self.tag_classes), self.blank, **options)
 
     def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities and frames."""
@@ -74,7 +74,11 @@ class CTCNetwork(CTCRecognizer, Network):
 
     def scores(self, line: Line) -> np.ndarray:
         """Log-probabilities (time, classes) of a line, the classes of tags among them."""
-        return self.log_probs(self.collate([self.prepare(line)]))[0]
+        return self.log_probs(self.told(self.collate([self.prepare(line)]), [line]))[0]
+
+    def told(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> dict[str, Tensor]:
+        """Network input with what is told of the lines; most networks are told nothing."""
+        return inputs
 
     def side_by_side(self) -> AbstractContextManager[int]:
         """Let every line run on one thread."""
@@ -83,7 +87,9 @@ class CTCNetwork(CTCRecognizer, Network):
     def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
         """Best path."""
         decoder = CTCBeamDecoder(self.symbols, self.blank)
-        return [decoder.greedy(self.without_tags(scores)[0]).text for scores in self.log_probs(inputs)]
+        return [
+            decoder.greedy(self.without_tags(scores)[0]).text for scores in self.log_probs(self.told(inputs, lines))
+        ]
 
     def _emitted(self, lines: Iterable[Line], batch_size: int) -> Iterator[tuple[Line, np.ndarray, str | None]]:
         """Every line with its log-probabilities and the domain that the network tells; batches only on a GPU."""
@@ -91,5 +97,5 @@ class CTCNetwork(CTCRecognizer, Network):
             yield from super()._emitted(lines, batch_size)
             return
         for batch, inputs in self.batches(lines, batch_size):
-            for line, scores in zip(batch, self.log_probs(inputs), strict=True):
+            for line, scores in zip(batch, self.log_probs(self.told(inputs, batch)), strict=True):
                 yield line, *self.without_tags(scores)

@@ -36,6 +36,7 @@ class CRNNReader(CTCRecognizer):
         self.symbols, self.blank = processor.symbols, processor.blank
         self.domains, self.tagging = tuple(config.get("domains", ())), config.get("tagging", "none")
         self.threads: int | None = None
+        self.tag_classes = len(self.domains)
         self._check_classes(Shape.of(config).vocab_size, name)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # several lines run side by side instead
@@ -70,9 +71,17 @@ class CRNNReader(CTCRecognizer):
 
 
 def can_read(folder: str | os.PathLike[str]) -> bool:
-    """Whether the weights of a folder lie where :class:`CRNNReader` finds them, or nowhere."""
+    """Whether :class:`CRNNReader` can run the model of a folder.
+
+    Its weights lie where they are looked for, or nowhere; and the domain is no input of it.
+    """
     elsewhere = ("*.bin", f"{WEIGHTS}.index.json")
-    return Path(folder).is_dir() and not any(any(Path(folder).glob(pattern)) for pattern in elsewhere)
+    config = Path(folder) / "config.json"
+    return (
+        Path(folder).is_dir()
+        and not any(any(Path(folder).glob(pattern)) for pattern in elsewhere)
+        and not (config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("domain_input"))
+    )
 
 
 def write_onnx(folder: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
@@ -81,6 +90,8 @@ def write_onnx(folder: str | os.PathLike[str], out: str | os.PathLike[str]) -> N
 
     folder = Path(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config.get("domain_input"):
+        raise FadaError(f"{folder}: a model that is told the domain of every line, which no ONNX file of ours holds.")
     processor = CRNNProcessor.from_pretrained(folder)
     about = {
         "symbols": json.dumps(processor.symbols, ensure_ascii=False),

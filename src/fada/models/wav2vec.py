@@ -13,6 +13,7 @@ from transformers import AutoFeatureExtractor, AutoModelForCTC, AutoTokenizer, P
 
 from fada.common.files import write_json
 from fada.data.line import Line
+from fada.errors import FadaError
 from fada.models.ctc_network import CTCNetwork, ctc_loss
 from fada.models.network import NewCharacters, characters_of, characters_to_add, padded_labels
 from fada.models.recognizer import Tagging
@@ -37,7 +38,7 @@ class TransformersCTCRecognizer(CTCNetwork):
         self.model: Any = model
         self.features = features
         self.symbols, self.blank = tuple(symbols), blank
-        self.tagging, self.domains = tagging, tuple(domains)
+        self.tagging, self.domains, self.tag_classes = tagging, tuple(domains), len(domains)
         self._classes = {symbol: i for i, symbol in enumerate(self.symbols) if symbol and i != blank}
 
     @classmethod
@@ -61,8 +62,10 @@ class TransformersCTCRecognizer(CTCNetwork):
         recognizer = cls(model, features, symbols, blank, saved.get("tagging", "none"), saved.get("domains", ()))
         recognizer._check_classes(model.lm_head.out_features, str(name))
         recognizer._add_characters(texts, new_characters)
-        if tagging is not None and tagging != "none":
-            recognizer.tagging, recognizer.domains = tagging, tuple(domains)
+        if tagging == "given":
+            raise FadaError(f"{name}: takes no domain as input. Use --tagging predicted: it learns to tell the domain.")
+        if tagging == "predicted":
+            recognizer.tagging, recognizer.domains, recognizer.tag_classes = tagging, tuple(domains), len(domains)
             recognizer._resize({len(recognizer.symbols) + i: None for i in range(len(domains))})
         return recognizer
 

@@ -41,6 +41,7 @@ class TrainSettings(LineSources):
     distance: str = DISTANCE
     scale: float = Field(SCALE, ge=0)
     pool: Pool = "sample"
+    ngram: Literal[1, 2] = Field(1, description="What is counted: characters (the paper), or pairs of them (CTC).")
     lam_schedule: Schedule = "fixed"
     lam_warmup: float = Field(5.0, ge=0, description="Epochs until alignment has its full weight (warmup).")
 

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from fada.alignment import NAMES, named, pull
+from fada.alignment import NAMES, AlignmentLoss, BigramLoss, named, pull
 from fada.common.files import write_json
 from fada.common.processes import summed
 from fada.errors import FadaError, Interrupted
 from fada.models import registry
+from fada.models.ctc_network import CTCNetwork
 from fada.models.network import Network
 from fada.targets.target_set import TargetSet
 from fada.training.callbacks import EarlyStopping, Epochs, Progress, StopOnSignal
@@ -35,6 +36,21 @@ _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for
 _MEASURED_PER_EPOCH = 8  # steps of each epoch whose gradient norms are recorded
 
 
+def _alignment_loss(
+    settings: TrainSettings, recognizer: Network, targets: TargetSet, train_set: LineDataset
+) -> AlignmentLoss:
+    """The alignment term that the settings ask for."""
+    options: dict[str, Any] = {name: getattr(settings, name) for name in ("lam", "distance", "scale", "pool")}
+    if settings.ngram == 1:
+        return recognizer.alignment_loss(targets, **options)
+    if not isinstance(recognizer, CTCNetwork) or recognizer.tag_classes:
+        raise FadaError(f"ngram is {settings.ngram}, which only CTC models without --tagging predicted can follow.")
+    texts: dict[str, list[str]] = {}
+    for line in train_set.lines:
+        texts.setdefault(str(line.domain), []).append(str(line.text))
+    return BigramLoss.of_texts(targets, texts, recognizer.symbols, recognizer.blank, **options)
+
+
 class FadaTrainer(Trainer):
     """`transformers.Trainer` with the alignment loss, width-sorted batches, and our own validation and history."""
 
@@ -49,9 +65,7 @@ class FadaTrainer(Trainer):
     ) -> None:
         self.settings, self.recognizer, self.targets = settings, recognizer, targets
         self.validation_set = validation_set
-        self.alignment_loss = recognizer.alignment_loss(
-            targets, lam=settings.lam, distance=settings.distance, scale=settings.scale, pool=settings.pool
-        )
+        self.alignment_loss = _alignment_loss(settings, recognizer, targets, train_set)
         self.history: list[Epoch] = []
         self.terms = np.zeros(4)  # sums over the epoch: total, task, alignment, steps
         self.pulls = np.zeros(len(NAMES) + 1)  # sums over the measured steps of the epoch, and their number

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -119,10 +120,17 @@ class Experiment:
     The folder holds ``stories/*.json`` (the texts of each cell with their figures), ``own.json`` (the model's own
     distribution), ``tuning.json``, ``summary.json`` and ``table.md``. Variants may be added to a finished run; any
     other change of the recipe needs another folder.
+
+    Args:
+        recipe: the settings.
+        folder: where everything is written.
+        model: where the recipe's model lies, if it is not found by its name.
     """
 
-    def __init__(self, recipe: LipogramRecipe, folder: str | os.PathLike[str]):
-        self.recipe, self.folder = recipe, Path(folder)
+    def __init__(
+        self, recipe: LipogramRecipe, folder: str | os.PathLike[str], model: str | os.PathLike[str] | None = None
+    ):
+        self.recipe, self.folder, self.model = recipe, Path(folder), os.fspath(model or recipe.model)
         self._loaded: tuple[Any, Any] | None = None
         self._own: CharDistribution | None = None
         settings = recipe.model_dump(mode="json")
@@ -134,11 +142,12 @@ class Experiment:
                     f"{self.folder}: holds a run with other settings ({', '.join(changed)}). "
                     "Choose another folder, or delete it."
                 )
-        if stored != settings:
-            write_json(self.folder / "recipe.json", settings)
 
     def run(self) -> Summary:
         """Run what is missing, then write and return the summary."""
+        settings = self.recipe.model_dump(mode="json")
+        if self._read("recipe.json") != settings:
+            write_json(self.folder / "recipe.json", settings)
         for cell in track(list(self._cells()), "lipograms"):
             if not (self.folder / cell.file).is_file():
                 self._run_cell(cell)
@@ -171,7 +180,7 @@ class Experiment:
         r = self.recipe
         if self._loaded is None:
             log.info("loading %s", r.model)
-            self._loaded = load_language_model(r.model)
+            self._loaded = load_language_model(self.model)
         shared = ("lam", "scale", "warmup", "max_new_tokens", "min_new_tokens", "style")
         settings = {name: getattr(r, name) for name in shared} | search.model_dump(exclude={"seeds"})
         return LipogramWriter(*self._loaded, **(settings | changes))
@@ -314,10 +323,29 @@ class Experiment:
                             against[other] = compared(records, matching)
                     yield Row.of(search.name, letter, variant, records, against)
 
+    def differing(self) -> Iterator[str]:
+        """Recompute every figure from the stored stories; one sentence for each that differs."""
+        for cell in self._cells():
+            if (path := self.folder / cell.file).is_file():
+                record = Written.load(path)
+                for figure, found in measure(record.stories, forbidden_characters(cell.letter)).items():
+                    if not math.isclose(record.metrics[figure], found, abs_tol=1e-5):
+                        yield f"{path}, {figure}: stored {record.metrics[figure]:g}, recomputed {found:g}."
+        table = self.folder / "table.md"
+        if table.read_text(encoding="utf-8") != self.summary().to_markdown():
+            yield f"{table}: not what the stories come to."
+
     def summarise(self) -> Summary:
-        """Means over seeds with standard errors, from the cells that are done; writes summary.json and table.md."""
+        """Write summary.json and table.md, and return the summary."""
+        summary = self.summary()
+        write_json(self.folder / "summary.json", summary.model_dump(mode="json"))
+        write_text(self.folder / "table.md", summary.to_markdown())
+        return summary
+
+    def summary(self) -> Summary:
+        """Means over seeds with standard errors, from the cells that are done."""
         done = [(cell, Written.load(path)) for cell in self._cells() if (path := self.folder / cell.file).is_file()]
-        summary = Summary(
+        return Summary(
             recipe=self.recipe.model_dump(mode="json"),
             tuning=self._read("tuning.json"),
             done=len(done),
@@ -328,6 +356,3 @@ class Experiment:
             if self.recipe.author
             else [],
         )
-        write_json(self.folder / "summary.json", summary.model_dump(mode="json"))
-        write_text(self.folder / "table.md", summary.to_markdown())
-        return summary
