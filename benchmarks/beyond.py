@@ -1,6 +1,6 @@
 """What the paper names as its future, tried small: pairs of characters, adaptive λ, targets that keep the case.
 
-    python -m benchmarks.beyond FOLDER/catmus_fr:century [--lines 160] [--out results/beyond]
+    python -m benchmarks.beyond FOLDER/catmus_fr:century [--lines 160] [--no-training] [--out results/beyond]
 
 Decoding: the model `french` reads validation lines of the given set, every setting chooses from the same 20-best lists,
 targets are counted on the training text of each domain. Training: a C-RNN learns synthetic lines, and goes on for two
@@ -18,7 +18,7 @@ import numpy as np
 
 import fada
 from fada import read_lines
-from fada.common.files import write_json, write_text
+from fada.common.files import write_text
 from fada.data.synthetic.set import make_synthetic
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
@@ -157,34 +157,38 @@ def training(runs: Path) -> list[list[str]]:
 
 
 def main() -> None:
-    """Measure both; write the figures and the tables."""
+    """Measure what is asked for; write the tables, each when it is there."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", help="FOLDER:COLUMN of the lines to decode")
+    parser.add_argument("data", nargs="?", help="FOLDER:COLUMN of the lines to decode; without it, training alone")
     parser.add_argument("--lines", type=int, default=160)
     parser.add_argument("--runs", type=Path, default=Path("runs/beyond"))
     parser.add_argument("--out", type=Path, default=Path("results/beyond"))
+    parser.add_argument("--no-training", action="store_true", help="decoding alone")
     options = parser.parse_args()
-    folder, _, column = options.data.rpartition(":")
-    lists, texts = lists_of(folder, column, options.lines)
-    decoded = decoding(lists, texts)
-    trained = training(options.runs)
-    write_json(
-        options.out / "beyond.json",
-        {"lines": len(lists.ids), "nbest": NBEST, "decoding": decoded, "synthetic": SYNTHETIC, "training": trained},
-    )
-    table = [
-        f"Decoding: {len(lists.ids)} validation lines of `{Path(folder).name}`, read by the model `french`, chosen",
-        f"from {NBEST}-best lists; the best of the values tried, on the same lines, "
-        "so an upper bound of what each is worth.",
-        "",
-        markdown_table(["choice by", "best setting", "validation CER %", "hypotheses changed"], decoded),
-        f"Training: a C-RNN (`crnn:tiny`) on {SYNTHETIC['lines']} synthetic lines, {FIRST['epochs']} epochs, then "
-        f"{FURTHER['epochs']} more; one seed.",
-        "",
-        markdown_table(["further training", "validation CER %", "λ"], trained),
-    ]
-    write_text(options.out / "table.md", "\n".join(table).rstrip() + "\n")
-    print("\n".join(table))
+    if options.data:
+        folder, _, column = options.data.rpartition(":")
+        lists, texts = lists_of(folder, column, options.lines)
+        head = ["choice by", "best setting", "validation CER %", "hypotheses changed"]
+        written(
+            options.out / "decoding.md",
+            f"Decoding: {len(lists.ids)} validation lines of `{Path(folder).name}`, read by the model `french`, chosen "
+            f"from {NBEST}-best lists; the best of the values tried, on the same lines, "
+            "so an upper bound of what each is worth.",
+            markdown_table(head, decoding(lists, texts)),
+        )
+    if not options.no_training:
+        written(
+            options.out / "training.md",
+            f"Training: `{FIRST['model']}` on {SYNTHETIC['lines']} synthetic lines, {FIRST['epochs']} epochs, "
+            f"then {FURTHER['epochs']} more; one seed.",
+            markdown_table(["further training", "validation CER %", "λ"], training(options.runs)),
+        )
+
+
+def written(path: Path, told: str, table: str) -> None:
+    """Write a table with what it is about, and print it."""
+    write_text(path, f"{told}\n\n{table.rstrip()}\n")
+    print(f"{told}\n\n{table}")
 
 
 if __name__ == "__main__":

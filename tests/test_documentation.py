@@ -24,6 +24,7 @@ BLOCK = re.compile(
 )
 NOT_RUN = {
     "adapt": "trains",
+    "data build": "needs a clone of the authors' repository",
     "data published": "loads a published set",
     "demo": "trains for minutes",
     "generate": "needs a language model",

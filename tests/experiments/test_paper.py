@@ -43,7 +43,7 @@ def test_one_command_runs_what_can_run_and_tells_what_is_missing(
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["reproduce", "main", "--quick", "--jobs", "1"])
     assert done.exit_code == 2, done.output
-    assert "1 of 4 ran" in done.stdout
+    assert "1 of 5 ran" in done.stdout
     assert "expected in FOLDER/codices (--data FOLDER). Photograph them." in done.stdout
     assert "no such recipe" in done.stdout  # the lipograms
     told = (tmp_path / "results" / "results-quick.md").read_text(encoding="utf-8")
@@ -51,6 +51,14 @@ def test_one_command_runs_what_can_run_and_tells_what_is_missing(
         assert section in told
     assert (tmp_path / "results" / "main-b-synthetic-quick" / "figures" / "pearson.png").exists()
     assert (tmp_path / "results" / "summary-quick.md").exists()
+
+
+def test_models_are_taken_from_the_folder_of_models(tmp_path: Path) -> None:
+    scope = Scope(models=tmp_path)
+    assert scope.model("openai/whisper-tiny.en") == "openai/whisper-tiny.en"
+    (tmp_path / "whisper-tiny.en").mkdir()
+    assert scope.model("openai/whisper-tiny.en") == str(tmp_path / "whisper-tiny.en")
+    assert Scope().model("crnn:tiny") == "crnn:tiny"
 
 
 def test_lines_are_found_in_the_folder_of_their_set(recipes: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import score_lines
 from fada.experiments.document import document
+from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 from fada.experiments.recipe import Recipe, recipes_of
 from fada.experiments.record import load_results
 from fada.experiments.reproduce import Scope, reproduce
@@ -158,6 +159,18 @@ def test_results_are_recomputed_from_the_stored_texts(reproduced: tuple[Path, di
 def test_results_of_the_first_version_say_that_they_have_no_texts() -> None:
     told = list(check_results(REPOSITORY / "results"))
     assert all("without texts" in sentence for sentence in told)
+
+
+def test_lipograms_are_recomputed_from_their_stories(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "results" / "lipogram-eq2", tmp_path / "run")
+    recipe = LipogramRecipe.load(tmp_path / "run" / "recipe.json")
+    assert list(Experiment(recipe, tmp_path / "run").differing()) == []
+    file = tmp_path / "run" / "stories" / "beam5-0-e-soft.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored["stories"][0]["text"] = "No such word."
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    told = " ".join(Experiment(recipe, tmp_path / "run").differing())
+    assert "beam5-0-e-soft.json, words: stored" in told
 
 
 def test_examples_are_those_with_the_largest_changes() -> None:

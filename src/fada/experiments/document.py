@@ -78,6 +78,17 @@ def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> st
             folder / f"lipogram-eq2{suffix}" / "table.md",
             "fada lipogram --recipe recipes/lipogram_stories_beam.yaml --model FOLDER --out results/lipogram-eq2",
         ),
+        *_included(
+            "Beyond the paper: pairs of characters, adaptive λ, case, in decoding",
+            folder / "beyond" / "decoding.md",
+            "python -m benchmarks.beyond FOLDER/catmus_fr:century --no-training",
+        ),
+        *_included("Beyond the paper, in training", folder / "beyond" / "training.md", "python -m benchmarks.beyond"),
+        *_included(
+            "The same training on one thread and on two",
+            folder / "threads" / "table.md",
+            "python -m benchmarks.threads",
+        ),
     ]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -332,7 +332,7 @@ class Experiment:
                     if not math.isclose(record.metrics[figure], found, abs_tol=1e-5):
                         yield f"{path}, {figure}: stored {record.metrics[figure]:g}, recomputed {found:g}."
         table = self.folder / "table.md"
-        if table.read_text(encoding="utf-8") != self.summary().to_markdown():
+        if not table.is_file() or table.read_text(encoding="utf-8") != self.summary().to_markdown():
             yield f"{table}: not what the stories come to."
 
     def summarise(self) -> Summary:
