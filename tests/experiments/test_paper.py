@@ -7,6 +7,9 @@ import yaml
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.formats.parquet import write_parquet
+from fada.data.line import Line, LineSet
+from fada.data.splits import LineSources
 from fada.data.synthetic.set import make_synthetic
 from fada.errors import FadaError
 from fada.experiments.paper import lines_of
@@ -59,6 +62,20 @@ def test_models_are_taken_from_the_folder_of_models(tmp_path: Path) -> None:
     (tmp_path / "whisper-tiny.en").mkdir()
     assert scope.model("openai/whisper-tiny.en") == str(tmp_path / "whisper-tiny.en")
     assert Scope().model("crnn:tiny") == "crnn:tiny"
+
+
+def test_few_lines_have_every_domain(tmp_path: Path) -> None:
+    lines = [
+        Line(f"{split}{i}", "text", f"{i % 5 % 3}", image=b"", extra={"split": split, "domain": f"{i % 5 % 3}"})
+        for split in ("train", "validation", "test")
+        for i in range(50)
+    ]
+    write_parquet(LineSet.of(lines), tmp_path / "lines")
+    settings = {"data": [str(tmp_path / "lines")], "domain_column": "domain", "max_lines": 5}
+    chosen = LineSources.model_validate(settings).read()
+    for part in (chosen.train, chosen.validation, chosen.test):
+        assert len(part) == 5
+        assert {line.domain for line in part} == {"0", "1", "2"}
 
 
 def test_lines_are_found_in_the_folder_of_their_set(recipes: Path, tmp_path: Path) -> None:

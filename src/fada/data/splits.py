@@ -60,7 +60,7 @@ class LineSources(Reading):
         default=0.1, gt=0, lt=1, description="Held out where the data have no validation split."
     )
     max_lines: int | None = Field(
-        default=None, ge=1, description="Only so many lines of each split, evenly spaced: for trials."
+        default=None, ge=1, description="Only so many lines of each split, evenly over its domains: for trials."
     )
     seed: int = 0
 
@@ -78,7 +78,8 @@ class LineSources(Reading):
             if sources is not None:
                 parts[name] = _with_text([read_lines(source, **reading) for source in sources])
         if self.max_lines is not None:
-            parts = {name: evenly(lines, self.max_lines) for name, lines in parts.items()}
+            by_domain = {name: sorted(lines, key=lambda line: line.domain or "") for name, lines in parts.items()}
+            parts = {name: evenly(lines, self.max_lines) for name, lines in by_domain.items()}
         return Splits(
             **parts,
             licence=next((source.licence for source in main if source.licence), None),
