@@ -24,6 +24,7 @@ from fada.data.columns import LineColumns
 from fada.data.source import read_lines
 from fada.data.splits import LineSources, Splits
 from fada.decoding.knowledge import Knowledge
+from fada.decoding.weights import BEAM as WIDTH
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
@@ -221,7 +222,7 @@ class SeedEvaluation:
         self.first = self.searches[self.standard.name]
         self.cheap = self.first["test"].cheap
         refuse_overlap(self.first["validation"], self.first["test"])
-        self.plain = Weights(beam=int(self.recipe.train.get("beam_size", BEAM)))
+        self.plain = Weights(beam=int(self.recipe.train.get("beam_size", WIDTH)))
         self.errors = {item.name: self._validation_cer(item, self.plain) for item in self.trained}
         arms = dict.fromkeys(item.arm for item in self.trained)
         self.best = {
