@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 from typer.testing import CliRunner
 
 from fada.cli import app
@@ -65,8 +66,9 @@ def test_models_are_taken_from_the_folder_of_models(tmp_path: Path) -> None:
 
 
 def test_few_lines_have_every_domain(tmp_path: Path) -> None:
+    drawn = Image.new("L", (60, 20), 200)
     lines = [
-        Line(f"{split}{i}", "text", f"{i % 5 % 3}", image=b"", extra={"split": split, "domain": f"{i % 5 % 3}"})
+        Line(f"{split}{i}", "text", f"{i % 5 % 3}", image=drawn, extra={"split": split, "domain": f"{i % 5 % 3}"})
         for split in ("train", "validation", "test")
         for i in range(50)
     ]
