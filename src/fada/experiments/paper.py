@@ -59,7 +59,7 @@ def lines_of(recipe_file: str | os.PathLike[str], data: str | os.PathLike[str] |
         made = scope.runs / scope.named(source.folder)
         if not (made / "test.parquet").exists():
             log.info("making the lines of %s", recipe.title)
-            fewer = {"lines": FEW} if scope.size == "quick" else {}
+            fewer = {"lines": min(FEW, source.synthetic.get("lines", FEW))} if scope.size == "quick" else {}
             make_synthetic(**{**source.synthetic, **fewer}, processes=None).save(made)
         return str(made)
     if data is not None and not _holds_sets(Path(data)):
