@@ -21,7 +21,7 @@ def run(*arguments: object) -> Result:
 @pytest.fixture(scope="module")
 def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study") / "demo"
-    done = run("demo", "--quick", "--out", folder, "--jobs", 1)
+    done = run("demo", "--paper", "--quick", "--out", folder, "--jobs", 1)
     assert done.exit_code == 0, done.output
     assert "FADA-TR-GD" in done.output
     return folder
@@ -36,7 +36,7 @@ def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder: Path
 
 
 def test_console_and_report_tell_the_same_figures(demo_folder: Path) -> None:
-    done = run("demo", "--quick", "--out", demo_folder, "--jobs", 1)
+    done = run("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1)
     page = (demo_folder / "report.html").read_text(encoding="utf-8")
     table = page[page.index('aria-label="Results table"') :]
     told = re.findall(r"(\d+\.\d\d) \((\d+\.\d\d) to (\d+\.\d\d)\)", done.output)[-4:]  # the last row is "all"
@@ -48,14 +48,14 @@ def test_console_and_report_tell_the_same_figures(demo_folder: Path) -> None:
 
 
 def test_what_is_not_as_printed_in_the_paper_is_named(demo_folder: Path) -> None:
-    output = run("demo", "--quick", "--out", demo_folder, "--jobs", 1).output
+    output = run("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1).output
     assert "aligned_w2 ×20" in re.sub(r"\s+", " ", output)
 
 
 def test_a_finished_study_is_not_trained_again(demo_folder: Path) -> None:
     model = demo_folder / "standard" / "model" / "model.safetensors"
     before = model.stat().st_mtime_ns
-    assert run("demo", "--quick", "--out", demo_folder, "--jobs", 1).exit_code == 0
+    assert run("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1).exit_code == 0
     assert model.stat().st_mtime_ns == before
 
 

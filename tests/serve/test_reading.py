@@ -151,21 +151,21 @@ def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) ->
 
 
 def test_a_stuck_worker_is_ended_and_a_cancelled_one_too(tmp_path: Path) -> None:
-    worker = Worker(tmp_path, stuck=0.3)
+    asked = {"file": str(tmp_path / "page.png"), "upright": True, "right_to_left": False}
+    worker = _halted(Worker(tmp_path, stuck=0.3))
     with pytest.raises(WorkerLostError, match="said nothing"):
-        list(worker.run("segment", {"file": _pipe(tmp_path), "upright": True, "right_to_left": False}))
+        list(worker.run("segment", asked))
     assert worker.pid is None
-    worker = Worker(tmp_path, stuck=300)
+    worker = _halted(Worker(tmp_path, stuck=300))
     with pytest.raises(Cancelled):
-        list(worker.run("segment", {"file": _pipe(tmp_path), "upright": True, "right_to_left": False}, lambda: True))
+        list(worker.run("segment", asked, lambda: True))
     assert worker.pid is None
 
 
-def _pipe(folder: Path) -> str:
-    """A file whose reading never ends."""
-    place = folder / f"{time.monotonic_ns()}.png"
-    os.mkfifo(place)
-    return str(place)
+def _halted(worker: Worker) -> Worker:
+    """Its process is there, and does nothing."""
+    os.kill(worker._start().pid, signal.SIGSTOP)
+    return worker
 
 
 def test_unfinished_jobs_go_on_with_the_next_server(tmp_path: Path) -> None:

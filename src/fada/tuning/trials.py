@@ -59,6 +59,7 @@ class Trials:
         self.references = list(search.references)
         self.counts: dict[Weights, Counts] = {}
         self._stored: dict[Weights, Counts] = {}
+        self._stored_few: dict[Weights, Counts] = {}
         nothing = score_lines(self.references, [""] * len(self.references), normalization=normalization)
         self._characters, self._words = nothing.characters, nothing.words
         self.given_up: dict[Weights, Counts] = {}
@@ -78,7 +79,7 @@ class Trials:
             self.counts[weights] = self._stored[weights]
         elif weights not in self.counts:
             self.counts[weights] = self.count(self.search.choose(weights))
-            self._append(weights)
+            self._append(weights, self.counts[weights])
         return self.error(weights)
 
     def count(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Counts:
@@ -115,7 +116,11 @@ class Trials:
         """
         unique = list(dict.fromkeys(candidates))
         known = [weights for weights in unique if weights in self.counts or weights in self._stored]
-        open_ = {weights: list[Counts]() for weights in unique if weights not in known}
+        self.given_up |= {weights: self._stored_few[weights] for weights in unique if weights in self._stored_few}
+        left = [weights for weights in unique if weights not in known and weights not in self.given_up]
+        if not left and not known:
+            left = [min(unique, key=lambda weights: self.rate(self.given_up[weights]))]
+        open_ = {weights: list[Counts]() for weights in left}
         for weights in known:
             self.evaluate(weights)
         heats = self.heats if len(open_) > 1 else [(self.order, self.search)]
@@ -147,7 +152,7 @@ class Trials:
         """The counts of all heats as those of all lines."""
         place = np.argsort(self.order)
         self.counts[weights] = Counts(*(np.concatenate(column)[place] for column in zip(*parts, strict=True)))
-        self._append(weights)
+        self._append(weights, self.counts[weights])
 
     def _give_up(self, open_: dict[Weights, list[Counts]]) -> None:
         """Leave out what is worse than the best, of these or of those evaluated before, beyond doubt."""
@@ -161,6 +166,7 @@ class Trials:
             worse = self.rate(counts) - self.rate(best)
             if weights != winner and worse > 0 and worse > DOUBT * self.difference_se(best, counts, range(lines)):
                 self.given_up[weights] = counts
+                self._append(weights, counts)
                 del open_[weights]
 
     def difference_se(self, a: Counts, b: Counts, clusters: Sequence[object]) -> float:
@@ -194,12 +200,14 @@ class Trials:
             except json.JSONDecodeError:  # the last line of an interrupted run
                 write_text(store, "\n".join(rows[:number]) + "\n")
                 break
-            self._stored[Weights(**value["weights"])] = counts_of(value)
+            counts = counts_of(value)
+            kept = self._stored if len(counts.edits) == len(self.references) else self._stored_few
+            kept[Weights(**value["weights"])] = counts
 
-    def _append(self, weights: Weights) -> None:
+    def _append(self, weights: Weights, counts: Counts) -> None:
         if self._store is None:
             return
-        row = {"weights": weights.model_dump(exclude_defaults=True), **counts_to_json(self.counts[weights])}
+        row = {"weights": weights.model_dump(exclude_defaults=True), **counts_to_json(counts)}
         with self._store.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row) + "\n")
 
