@@ -126,7 +126,7 @@ def test_version_and_completion(run: Run) -> None:
         (["targets", "edit", str(HPGT), "--mix", "10", "--as", "m", "-o", "x.json"], "domains and weights"),
         (["targets", "edit", str(HPGT), "--set", "α=0", "--set", "α=1", "-o", "x.json"], "given twice"),
         (["targets", "edit", str(HPGT), "--set", "α=0", "--as", "x", "-o", "x.json"], "choose one with --domain"),
-        (["targets", "build", str(HPGT.parents[2] / "recipes")], "without text files or tables"),
+        (["targets", "build", str(HPGT.parents[2] / "src" / "fada" / "cli")], "without text files or tables"),
         (["transcribe", "typo_path.png"], "typo_path.png: no such file or folder"),
         (["transcribe", "typo_path"], "typo_path: no such file or folder, and no model that comes with fada (french"),
         (["transcribe", "a/typo.png", "b.png"], "a/typo.png: no such file or folder"),

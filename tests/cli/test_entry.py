@@ -67,7 +67,10 @@ def test_every_optional_package_is_in_the_extra_that_is_named() -> None:
     names = {"ot": "pot", "fontTools": "fonttools", "tokenizers": "transformers"}
     for module, extra in EXTRAS.items():
         assert any(r.lower().startswith(names.get(module, module)) for r in extras[extra]), (module, extra)
-        assert importlib.util.find_spec(module), f"{module} cannot be imported: a slip in the table?"
+        built_from_source = module == "kenlm"  # and so not in the environment of the tests
+        assert built_from_source or importlib.util.find_spec(module), (
+            f"{module} cannot be imported: a slip in the table?"
+        )
 
 
 def test_an_output_inside_a_file_is_told_in_a_sentence(tmp_path: Path) -> None:

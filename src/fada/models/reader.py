@@ -71,17 +71,9 @@ class CRNNReader(CTCRecognizer):
 
 
 def can_read(folder: str | os.PathLike[str]) -> bool:
-    """Whether :class:`CRNNReader` can run the model of a folder.
-
-    Its weights lie where they are looked for, or nowhere; and the domain is no input of it.
-    """
+    """Whether the weights in a folder lie where :class:`CRNNReader` looks for them, or nowhere."""
     elsewhere = ("*.bin", f"{WEIGHTS}.index.json")
-    config = Path(folder) / "config.json"
-    return (
-        Path(folder).is_dir()
-        and not any(any(Path(folder).glob(pattern)) for pattern in elsewhere)
-        and not (config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("domain_input"))
-    )
+    return Path(folder).is_dir() and not any(any(Path(folder).glob(pattern)) for pattern in elsewhere)
 
 
 def write_onnx(folder: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:

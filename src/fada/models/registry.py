@@ -95,7 +95,8 @@ def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
     path = _place(name)
     if can_read(path):
         with _sound_files(path):
-            if configuration(path).get("model_type") == "fada-crnn":
+            about = configuration(path)
+            if about.get("model_type") == "fada-crnn" and not about.get("domain_input"):
                 recognizer = CRNNReader.load(path)
                 recognizer.folder = Path(path)
                 return recognizer
