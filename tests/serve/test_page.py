@@ -124,9 +124,15 @@ class Tab:
         self.page.set_default_timeout(PATIENCE)
         self.server = server
         self.complaints: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("console", lambda message: self._said(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("requestfailed", lambda request: self._failed(request))
+
+    def _said(self, message: str) -> None:
+        if (
+            "409 (Conflict)" not in message
+        ):  # the browser tells every answer of this kind; the page takes the newer line
+            self.complaints.append(message)
 
     def _failed(self, request: Any) -> None:
         if request.failure != "net::ERR_ABORTED":  # by leaving the page
