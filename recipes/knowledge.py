@@ -2,7 +2,8 @@
 
     python recipes/knowledge.py build DATA LINES OUT
     python recipes/knowledge.py weights DATA LINES EMISSIONS.npz... [-o table.json]
-    python recipes/knowledge.py evidence DATA LINES MODEL EMISSIONS.npz...
+    python recipes/knowledge.py over DATA LINES EMISSIONS.npz... [--learnt LANGUAGE]
+    python recipes/knowledge.py evidence DATA LINES MODEL EMISSIONS.npz... [--learnt LANGUAGE]
 
 DATA is the folder with `texts`, LINES what `recipes/medieval.py` wrote, OUT the folder `knowledge` of the model.
 
@@ -11,7 +12,10 @@ and those files of `texts` that name no manuscript of `recipes/unseen.yaml`; and
 
 `weights` decodes manuscripts that are not in `recipes/unseen.yaml` with language models of 2,000 characters and more of
 their language, never of the manuscript itself, at several weights: the table from which the constants of
-`fada.decoding.defaults` come. `evidence` tells which language each manuscript is found to be in by the knowledge of
+`fada.decoding.defaults` come. `over` does so at the default weights with all text of the language, for several shares
+of what the recogniser has learnt that are divided out (`fada.decoding.knowledge.OVER`), several weights and length
+bonuses; with `--learnt fr` for emissions of a model that was trained on the French lines alone. `evidence` tells which
+language and century each manuscript is found to be in by the knowledge of
 MODEL, made anew without the manuscript itself, and the error rates without and with that; manuscripts that are the only
 one of their language are left out. EMISSIONS are what `fada emit` stores of lines called `…/manuscript/page/line`.
 """
@@ -34,7 +38,7 @@ from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.defaults import BEAM, certainty_of, weights_for
 from fada.decoding.emissions import Emissions
 from fada.decoding.evidence import Automatic
-from fada.decoding.knowledge import TRAINING, About, Knowledge, knowledge_of_model, write_knowledge
+from fada.decoding.knowledge import TRAINING, TRAINING_PAIRS, About, Knowledge, knowledge_of_model, write_knowledge
 from fada.decoding.lm import CharNgram
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
@@ -52,6 +56,8 @@ LINES_PER_MANUSCRIPT, FEWEST_LINES = 16, 6
 SIZES = (2_000, 8_000, 30_000, 10**9)
 WEIGHTS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
 BONUS = 1.8
+OVERS = ((0.0, 1.0, 1.8), (0.3, 1.2, 1.2), (0.4, 1.1, 1.0), (0.4, 1.2, 1.2), (0.4, 1.4, 1.0), (0.5, 1.0, 0.8))
+"""Share of what the recogniser has learnt, times the default weight without that, length bonus per weight."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ def build(data: Path, lines: Path, out: Path) -> None:
     texts = [text for body in every if body.is_read for text in body.lines]
     out.mkdir(parents=True, exist_ok=True)
     TargetSet.from_texts({"medieval": texts}).save(out / TRAINING)
+    CharNgram.train(texts, 2, SMOOTHING).save(out / TRAINING_PAIRS)
     domains = [*sorted({body.language for body in every}), *sorted({body.domain for body in every})]
     for name in domains:
         chosen = [body for body in every if name in (body.language, body.domain)]
@@ -109,7 +116,7 @@ def build(data: Path, lines: Path, out: Path) -> None:
         language, _, century = name.partition("-")
         if century and sum(map(len, own)) < ENOUGH:
             continue
-        known = Knowledge.from_texts(own, name=name, order=ORDER, smoothing=SMOOTHING)
+        known = Knowledge.from_texts(own, targets_of(chosen), name=name, order=ORDER, smoothing=SMOOTHING)
         about = About(
             name=name,
             language=language,
@@ -123,6 +130,14 @@ def build(data: Path, lines: Path, out: Path) -> None:
         path = out / f"{name}.fada"
         write_knowledge(Knowledge(known.targets, known.prior, known.global_lm, about=about), path, small=True)
         print(f"{name}: {known.characters} characters, {about.bits:.2f} bits, {path.stat().st_size} bytes", flush=True)
+
+
+def targets_of(chosen: Sequence[Body]) -> TargetSet:
+    """Character frequencies by century."""
+    texts = defaultdict[str, list[str]](list)
+    for body in chosen:
+        texts[body.domain] += body.lines
+    return TargetSet.from_texts(texts)
 
 
 def held_out_bits(chosen: Sequence[Body]) -> float | None:
@@ -246,10 +261,46 @@ def print_weights(rows: Sequence[dict]) -> None:
                 print(f"| {name} | {least}-{most} | {low}-{high} | {count} |" + "".join(cells), flush=True)
 
 
-def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path]) -> None:
+def study_over(data: Path, lines: Path, stored: Sequence[Path], learnt: str | None) -> None:
+    """Mean change of the error rate with what the recogniser has learnt divided out, and how many documents gain."""
+    every = bodies(data, lines)
+    changes = defaultdict[tuple[float, float, float], list[float]](list)
+    for emissions in map(Emissions.load, stored):
+        for document in documents(emissions):
+            language = document.domain.partition("-")[0]
+            others = [body for body in every if document.manuscript not in body.manuscripts]
+            text = [text for body in others if body.language == language for text in body.lines]
+            if not text:
+                continue
+            read = [b for b in others if b.is_read and learnt in (None, b.language)]
+            assumed = CharNgram.train([text for body in read for text in body.lines], 2, SMOOTHING)
+            model = CharNgram.train(text, ORDER, SMOOTHING)
+            plain = CTCBeamDecoder(emissions.symbols, emissions.blank, BEAM)
+            before = document.cer([best[0].text for best in plain.decode_batch(document.log_probs)])
+            usual = weights_for(sum(map(len, text)), certainty_of(document.log_probs)).lm_weight
+            for share, times, bonus in OVERS:
+                known = plain.replace(
+                    lm=model.over(assumed, share), lm_weight=times * usual, length_bonus=bonus * times * usual
+                )
+                after = document.cer([best[0].text for best in known.decode_batch(document.log_probs)])
+                changes[share, times, bonus].append(100 * (after / max(before, 0.1) - 1))
+    print("| share | times the weight | bonus | documents | change (mean) | standard error | worse |")
+    print("|---|---|---|---|---|---|---|")
+    for setting, values in changes.items():
+        error, worse = np.std(values, ddof=1) / np.sqrt(len(values)), sum(value > 0 for value in values)
+        cells = [*(f"{value:g}" for value in setting), str(len(values)), f"{np.mean(values):+.1f} %", f"{error:.1f}"]
+        print(f"| {' | '.join(cells)} | {worse} |")
+
+
+def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path], learnt: str | None) -> None:
     """The language found for each manuscript, and the error rates without and with it."""
     every, candidates = bodies(data, lines), knowledge_of_model(model, centuries=False)
+    if learnt is not None:
+        read = [text for body in every if body.is_read and body.language == learnt for text in body.lines]
+        pairs = CharNgram.train(read, 2, SMOOTHING)
+        candidates = {name: known.with_prior(None, pairs) for name, known in candidates.items()}
     found_of = defaultdict[tuple[str, str], list[tuple[bool, float, float]]](list)
+    dated: list[tuple[str, int, float]] = []
     for path in stored:
         emissions = Emissions.load(path)
         for document in documents(emissions):
@@ -258,16 +309,21 @@ def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path])
             text = [text for body in others for text in body.lines]
             if not text:
                 continue
-            known = Knowledge.from_texts(text, name=language, order=ORDER, smoothing=SMOOTHING)
+            known = Knowledge.from_texts(text, targets_of(others), name=language, order=ORDER, smoothing=SMOOTHING)
             about = known.about.model_copy(update={"bits": candidates[language].about.bits})
-            without = {**candidates, language: replace(known, about=about)}
-            decision = Automatic(without).decide(emissions, document.log_probs)
+            like = candidates[language]
+            without = {**candidates, language: replace(known, about=about).with_prior(like.prior, like.assumed)}
+            decision = Automatic(without).decide(emissions.alphabet, document.log_probs)
             ids = [str(i) for i in range(len(document.log_probs))]
             own = Emissions(ids, document.log_probs, emissions.symbols, emissions.blank)
             before = document.cer(BeamSearch(own).choose(Weights(beam=BEAM)))
             after = document.cer(BeamSearch(own, decision.knowledge).choose(decision.weights))
-            best = None if decision.posterior is None else decision.posterior.best
+            found = decision.posterior
+            best = None if found is None else found.best
             found_of[path.stem, language].append((best == language, before, after))
+            if found is not None and best == language and document.domain in dict(found.centuries):
+                (name, certainty), century = found.centuries[0], int(document.domain.partition("-")[2])
+                dated.append((path.stem, abs(int(name.partition("-")[2]) - century), certainty))
             told = f"{document.domain} {len(ids)} lines: {decision}; certainty {decision.certainty:.3f}"
             print(f"{path.stem} {document.manuscript} {told}; CER {before:.2f} -> {after:.2f}", flush=True)
     print("| emissions | language | manuscripts | found | CER, plain | CER, language found | worse |")
@@ -278,6 +334,12 @@ def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path])
             plain, knowing = np.mean([row[1:] for row in rows], axis=0)
             right, worse = sum(row[0] for row in rows), sum(row[2] > row[1] for row in rows)
             print(f"| {name} | {language} | {len(rows)} | {right} | {plain:.2f} | {knowing:.2f} | {worse} |")
+        off = [years for other, years, _ in dated if other == name]
+        told = np.mean([certainty for other, _, certainty in dated if other == name] or [0])
+        print(
+            f"{name}: the century is told for {len(off)}, right for {off.count(0)}, within one for "
+            f"{sum(years <= 1 for years in off)}; mean certainty {told:.2f}"
+        )
 
 
 def main() -> None:
@@ -287,6 +349,7 @@ def main() -> None:
     for verb, names in (
         ("build", ["data", "lines", "out"]),
         ("weights", ["data", "lines"]),
+        ("over", ["data", "lines"]),
         ("evidence", ["data", "lines", "model"]),
     ):
         part = verbs.add_parser(verb)
@@ -296,13 +359,17 @@ def main() -> None:
             part.add_argument("emissions", type=Path, nargs="+")
         if verb == "weights":
             part.add_argument("-o", "--out", type=Path)
+        if verb in ("over", "evidence"):
+            part.add_argument("--learnt")
     given = parser.parse_args()
     if given.verb == "build":
         build(given.data, given.lines, given.out)
     elif given.verb == "weights":
         study_weights(given.data, given.lines, given.emissions, given.out)
+    elif given.verb == "over":
+        study_over(given.data, given.lines, given.emissions, given.learnt)
     else:
-        study_evidence(given.data, given.lines, given.model, given.emissions)
+        study_evidence(given.data, given.lines, given.model, given.emissions, given.learnt)
 
 
 if __name__ == "__main__":

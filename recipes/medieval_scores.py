@@ -1,9 +1,10 @@
 """Plain error rates of models on lines that `medieval` did not learn from: best path and beam search, no knowledge.
 
-    python recipes/medieval_scores.py DATA MODEL... [-o scores.json]
+    python recipes/medieval_scores.py DATA MODEL... [-o scores.json] [--manuscripts LANGUAGE]
 
 Prints CER in percent of every manuscript of the arena and the demo (`recipes/unseen.yaml`), of the other pages of seen
-manuscripts (test split of latin_script without them), and of the French test lines.
+manuscripts (test split of latin_script without them), and of the French test lines. With `--manuscripts la` only of the
+other pages in this language, one row for each manuscript, the worst first, with its share of all errors.
 """
 
 import argparse
@@ -57,14 +58,38 @@ def cers(recognizer: CTCRecognizer, lines: Sequence[Line]) -> tuple[float, float
     return rates[0], rates[1], len(lines)
 
 
+def print_manuscripts(recognizer: CTCRecognizer, lines: Sequence[Line]) -> None:
+    """What each manuscript adds to the errors in its language, by beam search."""
+    frames = recognizer.emit(lines).log_probs
+    decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=BEAM)
+    read = [found[0].text for found in decoder.decode_batch(frames)]
+    scored = score_lines([str(line.text) for line in lines], read)
+    names = np.array([str(line.extra["manuscript"]) for line in lines])
+    sizes = np.array([len(str(line.text)) for line in lines])
+    rates = {name: float(scored.rates(names == name)["cer"]) for name in dict.fromkeys(names.tolist())}
+    errors = {name: rate / 100 * sizes[names == name].sum() for name, rate in rates.items()}
+    print("| manuscript | lines | CER | share of the errors |\n|---|---|---|---|")
+    for name in sorted(rates, key=lambda name: -errors[name]):
+        share = errors[name] / sum(errors.values())
+        print(f"| {name} | {(names == name).sum()} | {rates[name]:.1f} | {share:.0%} |")
+    print(f"| all | {len(lines)} | {float(scored.rates(np.ones(len(lines), bool))['cer']):.2f} | |")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+")
     parser.add_argument("-o", "--out", type=Path)
+    parser.add_argument("--manuscripts")
     options = parser.parse_args()
     rows = line_sets(options.data)
+    if options.manuscripts:
+        for model in options.models:
+            recognizer = load_recognizer(model)
+            assert isinstance(recognizer, CTCRecognizer)
+            print_manuscripts(recognizer, rows[f"seen {options.manuscripts}"])
+        return
     groups = {name: [row for row in rows if row.startswith(name)] for name in ("arena", "seen", "french")}
     pooled = {f"{name}: all lines": [line for row in chosen for line in rows[row]] for name, chosen in groups.items()}
     found = {}

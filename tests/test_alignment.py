@@ -22,6 +22,7 @@ from fada.alignment import (
     frequencies_of,
 )
 from fada.decoding.guidance import Guidance
+from fada.text.alphabet import Alphabet
 from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models
@@ -73,7 +74,7 @@ def test_expected_pairs_equal_the_sum_over_all_paths(seed: int, length: int, bla
 def test_a_text_read_for_certain_has_no_distance_from_its_own_pairs() -> None:
     texts = {"x": ["abba", "ab"], "y": ["ca"]}
     targets = fada.TargetSet.from_texts(texts)
-    loss = BigramLoss.of_texts(targets, texts, SYMBOLS, distance="aligned_w2", lam=0.5, pool="domain")
+    loss = BigramLoss.of_texts(targets, texts, Alphabet(SYMBOLS), distance="aligned_w2", lam=0.5, pool="domain")
     paths = torch.tensor([[1, 2, 0, 2, 2, 1], [1, 1, 0, 0, 2, 2]])  # abba, ab
     certain = torch.full((2, 6, 4), -1e9, dtype=torch.float64).scatter(2, paths[..., None], 0.0)
     lengths = torch.tensor([6, 6])
@@ -82,7 +83,7 @@ def test_a_text_read_for_certain_has_no_distance_from_its_own_pairs() -> None:
     assert float(loss.alignment(certain, lengths, ["x", "x"])) == pytest.approx(0, abs=1e-7)
     assert float(loss.alignment(certain, lengths, ["y", "y"])) > 0.1
     with pytest.raises(fada.FadaError, match="one character each, found 'ab'"):
-        BigramLoss.of_texts(targets, texts, ("", "a", "ab"))
+        BigramLoss.of_texts(targets, texts, Alphabet(("", "a", "ab")))
 
 
 def test_frames_beyond_the_length_change_nothing() -> None:
@@ -91,6 +92,41 @@ def test_frames_beyond_the_length_change_nothing() -> None:
     lengths = torch.tensor([6, 4])
     loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
     assert torch.equal(loss.alignment(scores, lengths, ["x", "y"]), loss.alignment(longer, lengths, ["x", "y"]))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_the_decoded_reading_counts_the_best_path_and_has_no_gradient(seed: int, length: int) -> None:
+    scores, lengths = log_probs(seed, 1, 6, 4).requires_grad_(), torch.tensor([length])
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, predicted="decoded", lam=0.5)
+    text = "".join(SYMBOLS[label] for label, _ in groupby(scores[0, :length].argmax(-1).tolist()))
+    expected = [text.count(character) for character in TARGETS.symbols]
+    assert loss.character_counts(scores, lengths)[0].tolist() == expected
+    task = scores[0, 0, 0] * 2
+    [gradient] = torch.autograd.grad(loss(task, scores, lengths, ["x"]), scores)
+    assert gradient.flatten()[0] == 1  # λ times that of the task
+    assert gradient.flatten()[1:].abs().sum() == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_the_reading_by_frames_sums_probabilities_with_the_blank(seed: int, length: int) -> None:
+    scores, lengths = log_probs(seed, 1, 6, 4), torch.tensor([length])
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS, predicted="frames", distance="aligned_w2")
+    summed = scores[0, :length].exp().sum(0).numpy()
+    by_symbol = {character: summed[SYMBOLS.index(character)] for character in TARGETS.symbols}
+    counts = loss.character_counts(scores, lengths)[0].numpy()
+    np.testing.assert_allclose(counts, [*by_symbol.values(), summed[0]], atol=1e-12)
+    target = np.append(TARGETS.frequencies[0], 0)  # of the blank: none
+    expected = np.sqrt(np.mean((counts / length - target) ** 2))
+    assert loss.alignment(scores, lengths, ["x"]).item() == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_other_readings_are_of_ctc_outputs() -> None:
+    with pytest.raises(fada.FadaError, match="a reading of CTC outputs"):
+        AlignmentLoss.for_tokens(TARGETS, tiny_models.byte_level_tokenizer(), predicted="frames")
+    with pytest.raises(fada.FadaError, match="expected one of expected, frames, decoded"):
+        AlignmentLoss.for_ctc(TARGETS, SYMBOLS, predicted="logits")
 
 
 def test_token_counts_equal_brute_force_counting_of_every_token() -> None:

@@ -1,5 +1,7 @@
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,14 @@ import fada
 def test_every_public_name_resolves() -> None:
     for name in fada.__all__:
         assert getattr(fada, name) is not None
+
+
+def test_type_checkers_find_every_name_where_it_is_loaded_from() -> None:
+    tree = ast.parse(Path(str(fada.__file__)).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    told = {a.name: str(one.module) for one in block.body if isinstance(one, ast.ImportFrom) for a in one.names}
+    homes = {name: f"fada.{module}" for name, module in fada._HOMES.items()} | dict.fromkeys(fada._MODULES, "fada")
+    assert told == homes
 
 
 def test_importing_fada_loads_nothing_heavy() -> None:

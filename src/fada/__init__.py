@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fada._version import __version__ as __version__
+from fada.models.auto import announce
 
 _HOMES = {
     "FadaError": "errors",
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from fada.targets.distribution import CharDistribution as CharDistribution
     from fada.targets.target_set import TargetSet as TargetSet
     from fada.text.normalizer import TextNormalizer as TextNormalizer
+
+
+announce()
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,17 @@ pool       whose frequencies are compared with the target
 `domain`   those of all lines of a domain in the batch, over all processes
 `epoch`    a running average per domain over the batches so far; gradients flow through the batch's part
 =========  ============================================================================================
+
+The paper takes :math:`q_i` "from the model's output logits" and does not say how. What is done here for CTC, and two
+other readings of that sentence, which exist to be compared with it:
+
+==========  ===========================================================================================
+predicted   what the predicted distribution is made of
+==========  ===========================================================================================
+`expected`  exact expected counts of the collapsed text
+`frames`    probabilities summed over frames, the blank being one more character, whose target is zero
+`decoded`   the characters of the best path. It has no gradient, so the term only scales the task loss by λ
+==========  ===========================================================================================
 """
 
 import logging
@@ -44,10 +55,12 @@ log = logging.getLogger(__name__)
 
 Pool = Literal["sample", "domain", "epoch"]
 Schedule = Literal["fixed", "warmup", "adaptive"]
+Predicted = Literal["expected", "frames", "decoded"]
 
 NAMES = ("task_loss", "alignment", "task_gradient", "alignment_gradient", "cosine")
 """What is measured: both terms (the alignment without scale), their gradient norms at the output, their cosine."""
 
+_MOMENTUM = 0.9  # of the running average of the pool `epoch`
 _LEAST_COUNT = 1e-6  # characters; an emptier prediction keeps the zero vector of an empty text
 
 
@@ -266,7 +279,7 @@ class AlignmentLoss(nn.Module):
         distance: str = DISTANCE,
         scale: float = SCALE,
         pool: Pool = "sample",
-        momentum: float = 0.9,
+        predicted: Predicted = "expected",
     ) -> None:
         """See `for_ctc` and `for_tokens`; `texts` is what the classes write."""
         super().__init__()
@@ -274,10 +287,14 @@ class AlignmentLoss(nn.Module):
             raise FadaError(f"lam is {lam}, expected a number from 0 (alignment only) to 1 (task only).")
         if pool not in get_args(Pool):
             raise FadaError(f"pool is {pool!r}, expected one of {', '.join(get_args(Pool))}.")
+        if predicted not in get_args(Predicted):
+            raise FadaError(f"predicted is {predicted!r}, expected one of {', '.join(get_args(Predicted))}.")
+        if predicted != "expected" and kind != "ctc":
+            raise FadaError(f"predicted is {predicted!r}, which is a reading of CTC outputs; a decoder has 'expected'.")
         if not scale >= 0:
             raise FadaError(f"scale is {scale}, expected a number from 0 up.")
         self.lam = self.full_lam = lam
-        self.scale, self.pool, self.kind, self.momentum = scale, pool, kind, momentum
+        self.scale, self.pool, self.kind, self.predicted = scale, pool, kind, predicted
         self.distance = distances.get(distance)
         self.domains = targets.domains
         matrix = texts.counts.tocoo()  # (classes, n): the characters of each class
@@ -308,10 +325,13 @@ class AlignmentLoss(nn.Module):
             symbols: text of each class, of any length; its characters are counted after the targets' normaliser, so
                 a class whose lower-case form has two code points counts for two.
             blank: the class that writes nothing.
-            options: `lam`, `distance`, `scale`, `pool`.
+            options: `lam`, `distance`, `scale`, `pool`, `predicted`.
         """
         alphabet = alphabet_of(symbols, blank)
-        return cls(targets, _Texts.of_classes(targets, alphabet.texts, alphabet.blank), "ctc", **options)
+        texts = _Texts.of_classes(targets, alphabet.texts, alphabet.blank)
+        if options.get("predicted") == "frames":
+            texts = texts.with_blank(alphabet.blank)
+        return cls(targets, texts, "ctc", **options)
 
     @classmethod
     def for_tokens(
@@ -381,12 +401,20 @@ class AlignmentLoss(nn.Module):
             return self.scale * self._pooled(counts, where)
 
     def character_counts(self, scores: Tensor, extent: Tensor) -> Tensor:
-        """(batch, n) expected number of each character of the alphabet in each line."""
-        classes = (expected_ctc_counts if self.kind == "ctc" else expected_token_counts)(scores, extent)
+        """(batch, n) expected number of each character of the alphabet in each line, or what `predicted` says."""
+        if self.predicted == "decoded":
+            best = nn.functional.one_hot(scores.detach().argmax(-1), scores.shape[-1])
+            scores = best.to(_at_least_float32(scores).dtype).log()  # expected counts of one path are its counts
+        if self.predicted == "frames":
+            classes = _written_probs(scores, extent).sum(1)
+        else:
+            classes = (expected_ctc_counts if self.kind == "ctc" else expected_token_counts)(scores, extent)
         counts = classes.new_zeros(len(classes), self.targets_matrix.shape[1])
         counts = counts.index_add(1, self.columns, classes[:, self.rows] * self.amounts.to(classes.dtype))
         if self.kind == "ctc":
-            return counts if self.joining is None else counts + self.joining(_written_probs(scores, extent))
+            if self.joining is None or self.predicted == "frames":
+                return counts
+            return counts + self.joining(_written_probs(scores, extent))
         if self.space is not None:
             spaces = nn.functional.pad(
                 self._leading_spaces(scores, extent), (self.space, counts.shape[1] - self.space - 1)
@@ -415,9 +443,9 @@ class AlignmentLoss(nn.Module):
             present = (lines > 0).to(counts.dtype)[:, None]
             kept = self.running.to(pooled)
             with torch.no_grad():
-                decay = 1 - present * (1 - self.momentum)
+                decay = 1 - present * (1 - _MOMENTUM)
                 self.running.copy_(decay * kept + present * pooled)
-            pooled = self.momentum * kept + pooled
+            pooled = _MOMENTUM * kept + pooled
         per_domain = self.distance(frequencies_of(pooled), self.targets_matrix.to(pooled))
         return (per_domain * lines).sum() / lines.sum()
 
@@ -455,8 +483,7 @@ class BigramLoss(AlignmentLoss):
         cls,
         targets: TargetSet,
         texts: Mapping[str, Sequence[str]],
-        symbols: Sequence[str] | Alphabet,
-        blank: int = 0,
+        alphabet: Alphabet,
         **options: Any,
     ) -> "BigramLoss":
         """For CTC models whose classes write one character each.
@@ -464,11 +491,9 @@ class BigramLoss(AlignmentLoss):
         Args:
             targets: tells domains, characters and normaliser.
             texts: of each domain; their pairs are the target.
-            symbols: text of each class.
-            blank: the class that writes nothing.
+            alphabet: what the classes write.
             options: `lam`, `distance`, `scale`, `pool`.
         """
-        alphabet = alphabet_of(symbols, blank)
         known = _Texts.of_classes(targets, alphabet.texts, alphabet.blank)
         each = np.asarray(known.counts.sum(1)).ravel()
         odd = [text for i, text in enumerate(alphabet.texts) if i != alphabet.blank and each[i] != 1]
@@ -549,6 +574,14 @@ class _Texts:
             counts, cells = counts[:, :-1], cells[:-1]  # nothing else can be written: n stays the size of the alphabet
         joining = _Joining(joins, {c: i for i, c in enumerate(cells)}, blank) if joins else None
         return cls(counts, joining, np.zeros(len(texts)), np.zeros(len(texts), bool))
+
+    def with_blank(self, blank: int) -> "_Texts":
+        """With one more character, which the blank writes."""
+        from scipy import sparse
+
+        last = np.zeros((self.counts.shape[0], 1))
+        last[blank] = 1
+        return replace(self, counts=sparse.hstack([self.counts, last]).tocsr())
 
     @classmethod
     def of_tokens(cls, targets: TargetSet, table: TokenTable) -> "_Texts":

@@ -6,6 +6,7 @@ EXTRAS = {
     "fastapi": "serve",
     "fontTools": "synth",
     "gguf": "lipogram",
+    "huggingface_hub": "hub",
     "kenlm": "kenlm",
     "matplotlib": "analysis",
     "optuna": "tune",

@@ -1,13 +1,15 @@
+import errno
 import json
 import os
 import stat
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from fada.common.files import replacing, write_json, write_text
+from fada.common.files import is_stream, replacing, write_json, write_text
 from fada.errors import FadaError
 
 
@@ -73,6 +75,31 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     reader.join(10)
     assert read == ["through"]
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no such name there")
+def test_standard_output_is_written_into_wherever_it_leads(tmp_path: Path) -> None:
+    code = (
+        "from fada.common.files import write_text; print('a', flush=True); write_text('/dev/stdout', 'b'); print('c')"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "a\nbc\n"
+    with (tmp_path / "out").open("wb") as out:
+        subprocess.run(command, stdout=out, check=True)
+    assert (tmp_path / "out").read_text() == "a\nbc\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert is_stream("/dev/stdout")
+    assert not any(map(is_stream, (tmp_path / "out", tmp_path, tmp_path / "none")))
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+    def write() -> None:
+        with replacing(tmp_path / "x.txt"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*x.txt'"):
+        write()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_long_names_are_written(tmp_path: Path) -> None:

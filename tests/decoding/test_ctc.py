@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.guidance import Constraint, Guidance
 from fada.decoding.hypothesis import Alignment, Hypothesis
-from fada.decoding.kernels import ctc as kernel
+from fada.decoding.kernels.ctc import search_lines
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -696,12 +696,21 @@ def test_one_compilation_serves_every_setting() -> None:
     lines = [np.log(np.full((3, 3), 1 / 3, dtype)) for dtype in (np.float32, np.float64)]
     targets = [CharDistribution.from_texts(["aab"]), CharDistribution.from_texts(["abb"])]
     lm = CharNgram.train(["ab"], 2).interpolate(CharNgram.train(["ba"], 3), 0.5)
+    compiled = []
     for distance in ("sorted_w2", "js"):
         for symbols in (["", "a", "b"], ["a", "", "\u0301b"]):
             decoder = CTCBeamDecoder(symbols, symbols.index(""), lam=0.5, scale=2, distance=distance, forbidden="c")
             decoder.decode_batch(lines, targets)
             decoder.replace(lm=lm, lm_weight=1, prior=targets[0], prior_weight=1).decode_batch(lines, targets)
-    assert len(kernel.search_lines.signatures) == len(kernel.search_with_all_terms.signatures) == 1
+            compiled.append(set(search_lines.signatures))
+    assert compiled == compiled[:1] * 4
+
+
+def test_lines_of_both_precisions_are_read_as_each_alone() -> None:
+    rng = np.random.default_rng(8)
+    lines = [random_log_probs(rng, 9, 4, dtype) for dtype in (np.float32, np.float64, np.float32)]
+    decoder = CTCBeamDecoder(["", "a", "b", "c"], beam_size=3)
+    assert decoder.decode_batch(lines) == [decoder.decode(line) for line in lines]
 
 
 log_probability_arrays = hnp.arrays(

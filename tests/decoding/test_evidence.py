@@ -2,14 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fada.decoding.defaults import certainty_of, weights_for
-from fada.decoding.evidence import Automatic, infer
-from fada.decoding.knowledge import Knowledge, load_knowledge, read_knowledge
+from fada.decoding.evidence import Automatic, centuries, infer
+from fada.decoding.knowledge import OVER, Decoder, Knowledge, load_knowledge, read_knowledge
+from fada.decoding.lm import CharNgram
 from fada.decoding.weights import Weights
+from fada.errors import FadaError
+from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
 from fada.text.alphabet import Alphabet
 from tests.support.ink import written
 from tests.support.types import some
@@ -94,6 +99,50 @@ def test_what_is_told_goes_before_what_is_found(known: Mapping[str, Knowledge]) 
     guided = Automatic(given=known["it"], asked={"lam": 0.5}).decide(ALPHABET, page(LATIN)).weights
     alone = Automatic(given=known["it"]).decide(ALPHABET, page(LATIN)).weights
     assert guided.lm_weight == pytest.approx(0.5 * alone.lm_weight)
+
+
+def test_the_century_is_told_by_its_frequencies() -> None:
+    early, late = CharDistribution.from_counts({"a": 60, "b": 40}), CharDistribution.from_counts({"a": 40, "b": 60})
+    told = dict(centuries(TargetSet({"xx-11": early, "xx-15": late}), ["aab", "ab a"]))
+    # Smoothed with a hundred characters of the language, which has both alike; four a and two b were read.
+    p_early, p_late = (60 + 50) / 200, (40 + 50) / 200
+    log_odds = (4 - 2) * (math.log(p_early) - math.log(p_late)) / 16
+    assert math.log(told["xx-11"] / told["xx-15"]) == pytest.approx(log_odds)
+    assert sum(told.values()) == pytest.approx(1)
+    assert centuries(TargetSet({"xx": early}), ["ab"]) == ()
+    assert centuries(None, ["ab"]) == ()
+
+
+def test_language_and_century_are_told_with_their_certainty(known: Mapping[str, Knowledge]) -> None:
+    found = infer(ALPHABET, page(LATIN, 0.3), known)
+    assert {name.partition("-")[0] for name, _ in found.centuries} == {"la"}
+    assert ", perhaps la-" in str(found)
+    assert [p for _, p in found.centuries] == sorted((p for _, p in found.centuries), reverse=True)
+
+
+def test_what_the_recogniser_has_learnt_is_divided_out_where_it_is_known(known: Mapping[str, Knowledge]) -> None:
+    learnt = CharNgram.train(LATIN.splitlines(), 2, "kneser-ney")
+    trained = {name: one.with_prior(None, learnt) for name, one in known.items()}
+    decision = Automatic(trained).decide(ALPHABET, page(LATIN, 0.3))
+    assert decision.weights.lm == "over"
+    read = decision.knowledge.lm_of("over", None)
+    assert some(read).log_prob("et deus") == some(known["la"].global_lm).over(learnt, OVER).log_prob("et deus")
+    assert decision.knowledge.lm_of("over", None) is read, "one automaton serves every batch"
+    assert decision.knowledge.fingerprint() != known["la"].fingerprint()
+    mixed = infer(ALPHABET, page(LATIN), {"one": trained["la"], "two": trained["la"]}).knowledge
+    assert some(mixed).assumed is learnt
+    with pytest.raises(FadaError, match="not known here"):
+        known["la"].lm_of("over", None)
+
+
+def test_a_decoder_keeps_what_the_recogniser_has_learnt(tmp_path: Path) -> None:
+    learnt = CharNgram.train(FRENCH.splitlines(), 2, "kneser-ney")
+    text = Knowledge.from_texts(LATIN.splitlines(), name="la").with_prior(None, learnt)
+    Decoder(weights_for(text.characters, 0.8, over=True), text).save(tmp_path)
+    again = some(Decoder.of_model(tmp_path))
+    assert again.weights.lm == "over"
+    expected = some(text.lm_of("over", None)).log_prob("et deus")
+    assert some(again.knowledge.lm_of("over", None)).log_prob("et deus") == pytest.approx(expected, abs=1e-4)
 
 
 def test_more_text_counts_more_and_certainty_less() -> None:

@@ -129,6 +129,7 @@ def test_nothing_built_in_knows_an_unseen_manuscript() -> None:
 def test_the_built_in_model_stays_small_and_brings_what_it_was_trained_on() -> None:
     assert sum(path.stat().st_size for path in MEDIEVAL.rglob("*") if path.is_file()) < 12e6
     prior = some(training_text_of(MEDIEVAL))
+    assert all(known.assumed is not None for known in knowledge_of_model(MEDIEVAL, centuries=False).values())
     assert prior.total > 100_000
     assert knowledge_of_model(MEDIEVAL)["oc"].prior == prior
 

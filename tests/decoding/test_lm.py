@@ -19,6 +19,7 @@ from fada.decoding.kernels.automaton import automaton_step
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.text.alphabet import Alphabet
 from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
 
@@ -125,7 +126,7 @@ def test_mixture_is_linear_in_probabilities_and_sums_to_one() -> None:
 def test_an_automaton_over_symbols_is_the_model_over_their_text() -> None:
     model = CharNgram.train(LINES, 4).interpolate(CharNgram.train(["cabbage"], 3), 0.4)
     symbols = ["<blank>", "ab", "", "r", "\u2603", "é", "a"]
-    arrays = model.automaton(symbols, blank=0)
+    arrays = model.automaton(Alphabet(tuple(symbols)).texts)
     states, reached = arrays.start.copy(), arrays.start.copy()
     text, total = "", 0.0
     for c in [1, 3, 6, 2, 4, 5, 1, 6]:
@@ -142,7 +143,7 @@ def test_no_class_is_more_probable_than_the_bound_of_its_context(smoothing: str)
     rng = np.random.default_rng(3)
     model = CharNgram.train(LINES, 5, smoothing).interpolate(CharNgram.train(["cabbage"], 3), 0.4)
     symbols = ["<blank>", *model.vocabulary, "ab", "bra", "", "\u2603"]
-    arrays = model.automaton(symbols, blank=0)
+    arrays = model.automaton(Alphabet(tuple(symbols)).texts)
     for _ in range(30):
         states, reached = arrays.start.copy(), arrays.start.copy()
         for c in rng.integers(1, len(symbols), 20):
@@ -384,3 +385,24 @@ def test_prior_correction_wants_one_normaliser() -> None:
         prior_weights(
             CharDistribution.from_texts(["a"]), CharDistribution.from_texts(["a"], TextNormalizer(case="keep"))
         )
+
+
+@pytest.mark.parametrize("order", [2, 4])
+@pytest.mark.parametrize("text", ["abracadabra", "cab", "a barbarian"])
+def test_what_is_assumed_is_divided_out_of_every_character(order: int, text: str) -> None:
+    own = CharNgram.train(LINES, order, "kneser-ney").interpolate(CharNgram.train(LINES[:3], order, "kneser-ney"))
+    assumed = CharNgram.train(["barbara", "abc abc", "a cad in a barn"], 2, "kneser-ney")
+    beyond = own.over(assumed, 0.4)
+    # After the first character every context is known to the models: what is left is the recursion by hand.
+    marked = [math.log(assumed.distribution(text[:i])[c]) for i, c in enumerate(text)]
+    assert beyond.log_prob(text) == pytest.approx(own.log_prob(text) - 0.4 * sum(marked))
+    assert own.over(assumed, 0).log_prob(text) == pytest.approx(own.log_prob(text))
+
+
+def test_what_is_rare_in_both_costs_less_than_what_is_rare_in_the_text_alone() -> None:
+    own = CharNgram.train(["abab abab abab", "ab/ab"], 3, "kneser-ney")
+    common, rare = (CharNgram.train([line] * 3, 2, "kneser-ney") for line in ("ab/ab/ab/", "abababab/"))
+    costs = [m.log_prob("ab/") - m.log_prob("ab") for m in (own.over(common, 0.4), own.over(rare, 0.4))]
+    assert costs[0] < costs[1]
+    with pytest.raises(FadaError, match="not a mixture"):
+        own.over(common.interpolate(rare), 0.4)

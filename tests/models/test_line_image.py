@@ -1,5 +1,7 @@
 """Straightening against the same steps with the filters of scipy, at every column."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from fada.models.line_image import ink_of, straighten
+from fada.models.line_image import _smoothed_across, _smoothing, ink_of, straighten
 from tests.support.training_lines import drawn_line
 
 
@@ -63,3 +65,19 @@ def test_a_line_is_straightened_as_the_slow_filters_do(height: int, slope: float
 
 def test_paper_without_ink_stays_white() -> None:
     assert straighten(np.full((50, 300), 200, np.uint8), 40, 0.65).min() == 255
+
+
+@pytest.mark.parametrize("sigma", [0.8, 12.8, 25.0])
+@pytest.mark.parametrize("columns", [1, 1024, 1025, 3000])
+def test_a_long_line_is_smoothed_in_blocks_as_it_is_in_one(sigma: float, columns: int) -> None:
+    ink = np.random.default_rng(0).random((2, columns), dtype=np.float32)
+    np.testing.assert_allclose(_smoothed_across(ink, sigma), ink @ _smoothing(sigma, columns), rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(1, 65_535), (20, 32_768), (65_535, 1), (3000, 3000)])
+def test_no_shape_of_an_image_needs_much_memory(size: tuple[int, int]) -> None:
+    tracemalloc.start()
+    straighten(np.zeros(size, np.uint8), 40, 0.65)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300e6

@@ -1,11 +1,16 @@
 """Names and folders to recognisers: ours, those of other packages, and files that are not what they should be."""
 
+import base64
 import json
+import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -43,6 +48,80 @@ def test_the_c_rnn_is_found_by_the_auto_classes_of_transformers(model: Path, tmp
         assert isinstance(found, CRNNForCTC)
     found.save_pretrained(tmp_path / "again")
     assert (tmp_path / "again" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("order", ["import fada", "import transformers.models.auto.modeling_auto, fada"])
+def test_after_importing_fada_the_auto_classes_know_the_c_rnn(model: Path, order: str) -> None:
+    code = f"import sys; {order}; from transformers import AutoModelForCTC as Auto"
+    code += "; print(type(Auto.from_pretrained(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", code, str(model)], capture_output=True, text=True, check=True)
+    assert "CRNNForCTC" in done.stdout
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as an upload of small files needs; what was sent is kept."""
+
+    sent: ClassVar[dict[str, bytes]]
+    refuses: ClassVar[bool]
+
+    def do_POST(self) -> None:
+        """Answer, and keep what is committed."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        answer: dict[str, Any] = {}
+        if self.path == "/api/repos/create":
+            answer = {"url": f"http://{self.headers['Host']}/me/mine", "name": json.loads(body)["name"]}
+        elif "/preupload/" in self.path:
+            files = [one["path"] for one in json.loads(body)["files"]]
+            answer = {"files": [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in files]}
+        elif "/commit/" in self.path:
+            for line in body.splitlines():
+                one = json.loads(line)
+                if one["key"] == "file":
+                    self.sent[one["value"]["path"]] = base64.b64decode(one["value"]["content"])
+            place = f"http://{self.headers['Host']}/me/mine/commit/0"
+            answer = {"success": True, "commitOid": "0" * 40, "commitUrl": place}
+        self._answer(403 if self.refuses else 200, answer)
+
+    def do_GET(self) -> None:
+        """There is nothing yet."""
+        self._answer(200, {"siblings": [], "id": "me/mine", "sha": "0" * 40})
+
+    def _answer(self, code: int, content: object) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_a_model_is_put_on_the_hub_whole(model: Path) -> None:
+    (model / "decoder").mkdir(exist_ok=True)
+    (model / "decoder" / "note.txt").write_text("beside")
+    (model / ".hidden").write_text("not to be shared")
+    Hub.sent, Hub.refuses = {}, False
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    code = (
+        "import sys, fada\ntry:\n    print(fada.load_recognizer(sys.argv[1]).push_to_hub('me/mine', token='hf_no'))\n"
+        "except fada.FadaError as error:\n    print('refused:', error)"
+    )
+    command = [sys.executable, "-c", code, str(model)]
+    environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_OFFLINE": "0"}
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert "/me/mine" in told.stdout, told.stderr
+        names = {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()} - {".hidden"}
+        assert Hub.sent == {name: (model / name).read_bytes() for name in names}
+        Hub.refuses = True
+        told = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert told.stdout.startswith("refused: me/mine: the hub did not take the model (")
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_another_package_adds_a_family_by_an_entry_point(

@@ -77,6 +77,25 @@ def test_a_new_trocr_looks_along_the_line_before_it_has_learnt_anything() -> Non
     assert np.mean(looked_at) > 0.5  # by chance it would be 0.06
 
 
+def test_a_new_trocr_over_subwords_is_counted_in_characters_and_learns_by_cross_entropy_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    texts = ["abba cab", "cab abba", "abba abba"] * 4
+    recognizer = TrOCRRecognizer.build_subword(texts, vocabulary=20, width=160, size=32, layers=(1, 1))
+    assert len(recognizer.tokenizer("abba cab")["input_ids"]) < len("abba cab")
+    loss = recognizer.alignment_loss(fada.TargetSet.from_texts({"x": ["abba cab"]}), distance="aligned_w2")
+    inputs = recognizer.collate([recognizer.prepare(image_lines(1)[0])], [recognizer.encode("abba cab")])
+    certain = 100.0 * F.one_hot(inputs["labels"].clamp(min=0), len(recognizer.tokenizer))
+    assert loss.alignment(certain, inputs["labels"], ["x"]).item() == pytest.approx(0, abs=1e-6)
+    recognizer.model.train()
+    task, outputs = recognizer.task_loss(recognizer.model, inputs)
+    entropy = F.cross_entropy(outputs.logits.flatten(0, 1), inputs["labels"].flatten())
+    assert task.item() == pytest.approx(entropy.item(), rel=1e-5)
+    recognizer.save_pretrained(tmp_path)
+    line = image_lines(1)
+    recognizer.model.eval()
+    assert fada.load_recognizer(tmp_path).transcribe(line) == recognizer.transcribe(line)
+
+
 def test_the_auxiliary_loss_is_ctc_over_the_characters_while_training() -> None:
     torch.manual_seed(1)
     recognizer = tiny_trocr(domains=["old", "new"], tagging="predicted")

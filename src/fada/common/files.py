@@ -1,9 +1,13 @@
 """Writing files so that a reader never sees half of one."""
 
+import errno
 import json
 import os
+import re
 import secrets
+import shutil
 import stat
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,6 +16,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fada.errors import FadaError
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""What a full disk raises."""
 
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 """What reading a damaged zip file, such as ``.npz``, raises besides OSError, ValueError and KeyError."""
@@ -22,10 +29,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it over `path` when the block ends without an error.
 
     What is written is on disk before the renaming. A link stays a link, and its file is replaced; the file keeps its
-    mode, a new one gets that of the user's mask. What is no file, such as a pipe, is yielded itself.
+    mode, a new one gets that of the user's mask. What this process has open (/dev/stdout) is written into when the
+    block ends; what else is no file, such as a pipe, is yielded itself.
     """
     _refuse_folder(path)
-    if os.path.exists(path) and not os.path.isfile(path):
+    if (number := _descriptor(path)) is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            written = Path(folder) / "written"
+            yield written
+            with open(number, "wb", closefd=False) as stream, written.open("rb") as whole:
+                shutil.copyfileobj(whole, stream)
+        return
+    if is_stream(path):
         yield Path(path)
         return
     path = Path(os.path.realpath(path))
@@ -34,7 +49,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
-        raise FadaError(f"{path}: cannot be written ({error.strerror}). Choose another place.") from None
+        raise _unwritable(path, error) from None
     try:
         yield temporary
         with temporary.open("rb+") as stream:
@@ -42,8 +57,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if path.exists():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:  # writing tells no name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is written into, and nothing beside it: a pipe, a terminal, /dev/stdout wherever that leads."""
+    plain = os.path.isfile(path) or os.path.isdir(path) or not os.path.exists(path)
+    return _descriptor(path) is not None or not plain
+
+
+def _descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The number of what a process has open under this name: 1 for /dev/stdout, 3 for /dev/fd/3."""
+    place = os.path.abspath(path)
+    for _ in range(8):
+        if found := re.fullmatch(r"(?:/dev|/proc/(?:self|\d+|thread-self))/fd/(\d+)", place):
+            return int(found[1])
+        if not os.path.islink(place):
+            return None
+        place = os.path.join(os.path.dirname(place), os.readlink(place))
+    return None
 
 
 @contextmanager
@@ -73,16 +110,29 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a file or folder that could not be written, before any work is done; nothing is created."""
+    if not is_stream(path):
+        check_writable(path if os.path.isdir(path) else Path(os.path.realpath(path)).parent)
+
+
 def check_file(path: str | os.PathLike[str]) -> None:
     """Refuse a file that could not be written, before any work is done; nothing is created."""
     _refuse_folder(path)
-    if os.path.isfile(path) or not os.path.exists(path):  # no pipe
+    if not is_stream(path):
         check_writable(Path(os.path.realpath(path)).parent)
 
 
 def _refuse_folder(path: str | os.PathLike[str]) -> None:
     if os.path.isdir(path):
         raise FadaError(f"{path}: a folder is here, expected a file to write. Name one in it.")
+
+
+def _unwritable(path: Path, error: OSError) -> Exception:
+    """What to tell of a place that nothing can be written to: to choose another, unless the disk is full."""
+    if error.errno in FULL:
+        return OSError(error.errno, error.strerror, str(path))
+    return FadaError(f"{path}: cannot be written ({error.strerror}). Choose another place.")
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
@@ -95,7 +145,7 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
     try:
         probe.write_bytes(bytes(4096))
     except OSError as error:
-        raise FadaError(f"{folder}: cannot be written ({error.strerror}). Choose another place.") from None
+        raise _unwritable(folder, error) from None
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)

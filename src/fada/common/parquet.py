@@ -138,8 +138,8 @@ def _header(file: BinaryIO, at: int, end: int) -> _Struct | None:
 class _Thrift:
     """The compact protocol: structs are dicts by the number of the field; LookupError or ValueError where it breaks."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data, self.at = data, at
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
 
     def struct(self, depth: int = 0) -> _Struct:
         if depth > _DEPTH:

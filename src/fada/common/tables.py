@@ -405,8 +405,8 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
             except (pa.ArrowException, OSError) as error:
                 problem = error
             if read < ends[damaged]:
-                lost = ends[damaged] - read
-                yield Damage(f"{lost} rows from here on cannot be read ({problem})", LOST, lost)
+                lost, told = ends[damaged] - read, " ".join(str(problem).split())
+                yield Damage(f"{lost} rows from here on cannot be read ({told})", LOST, lost)
                 read = ends[damaged]
             damaged += 1
 

@@ -16,9 +16,11 @@ from numba import types
 from fada.common.say import waiting
 from fada.decoding.guidance import Guidance
 from fada.decoding.hypothesis import Alignment, Hypothesis
-from fada.decoding.kernels import ctc as kernel
+from fada.decoding.kernels import records
 from fada.decoding.kernels.align import align_labels, forward_of, spell
 from fada.decoding.kernels.automaton import Automaton
+from fada.decoding.kernels.ctc import search_lines
+from fada.decoding.kernels.memory import address_of
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -162,7 +164,7 @@ class Plan:
             # One assignment, so that no thread sees steps without the bounds that belong to them.
             self.arrays = self.table.arrays, self._score()
 
-    def _score(self) -> kernel.Score:
+    def _score(self) -> records.Score:
         table, guidance = self.table, self.rows[0].guidance if self.rows else None
         n = len(guidance.alphabet) if guidance else max(1, table.size)
         cell_weight = np.stack([row.cell_weight for row in self.rows]) if self.rows else np.zeros((1, n))
@@ -171,10 +173,10 @@ class Plan:
         masked = np.where(table.blocked, -np.inf, 0.0)
         most = np.maximum(cell_weight.max(axis=1, keepdims=True), 0)
         least = np.minimum(cell_weight.min(axis=1, keepdims=True), 0)
-        ceiling = np.where(table.cell == kernel.GENERAL, table.lengths * most, own)
+        ceiling = np.where(table.cell == records.GENERAL, table.lengths * most, own)
         ceiling = ceiling + table.further_added * most - table.most_removed * least
         constraint_matters = table.follows_tails and not table.constraint.is_void
-        return kernel.Score(
+        return records.Score(
             # λ = 0 must not turn an impossible class (0 · -inf) into an unknown one.
             lam=max(guidance.lam, 1e-300) if guidance else 1.0,
             distance_weight=guidance.weight if guidance else 0.0,
@@ -189,11 +191,6 @@ class Plan:
             most_added=table.most_added,
             tracks_text=table.has_programs and (bool(cell_weight.any()) or constraint_matters),
         )
-
-
-_NO_BEGINNINGS = kernel.Beginnings(
-    np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, 2)), np.empty(0, np.int64)
-)
 
 
 class Batch:
@@ -221,30 +218,34 @@ class Batch:
         compile_once()
         self.classes, self.guidances, self.nbest, self.alignment = classes, guidances, nbest, alignment
         self._ids, self._failed = ids, failed
-        self.beginnings = _NO_BEGINNINGS
+        self.beginnings: records.Beginnings | None = None
         n, V = len(lines), len(classes.symbols)
         self.lines = list(lines)
+        refused: dict[int, FadaError] = {}
         try:
-            address = np.fromiter(map(kernel.address_of, self.lines), np.int64, n)
-            shapes = [line.shape for line in self.lines]
+            address = list(map(address_of, self.lines))
+            readable = not classes.twins and all(line.shape[1] == V for line in self.lines)
         except TypeError:
-            shapes = []
-        refused = {}
-        if not shapes or classes.twins or any(shape[1] != V for shape in shapes):
+            readable = False
+        if not readable:
             for i, line in enumerate(lines):
                 try:
                     self.lines[i] = classes.merged(classes.read(line, self.name(i)))
                 except FadaError as error:
                     refused[i] = error
                     self.lines[i] = np.empty((0, V))
-            address = np.fromiter(map(kernel.address_of, self.lines), np.int64, n)
-            shapes = [line.shape for line in self.lines]
-        frames = np.array([shape[0] for shape in shapes], np.int64)
-        is_float64 = np.array([line.itemsize == 8 for line in self.lines], np.bool_)
-        self.where = kernel.Lines(address, frames, is_float64, V)
+        self._kinds = [line.dtype for line in self.lines]
+        mixed = any(line.itemsize != self.lines[0].itemsize for line in self.lines)
+        if mixed:  # exact, and one search is compiled instead of two
+            self.lines = [line.astype(np.float64) for line in self.lines]
+        if mixed or not readable:
+            address = list(map(address_of, self.lines))
+        frames = np.array([len(line) for line in self.lines], np.int64)
+        like = np.empty(0, self.lines[0].dtype)
+        self.where = records.Lines(np.array(address, np.int64), frames, like, V)
         self.target_of = np.zeros(n, np.int64)
         ends = np.cumsum(frames) * nbest
-        self.results = kernel.Results(
+        self.results = records.Results(
             labels=np.empty(ends[-1], np.int32),
             starts=ends - frames * nbest,
             lengths=np.empty((n, nbest), np.int32),
@@ -263,7 +264,7 @@ class Batch:
             forward_of(np.asarray(line, np.float64), np.array(labels, np.int64), self.classes.blank)
             for line, labels in zip(self.lines, beginnings, strict=True)
         ]
-        self.beginnings = kernel.Beginnings(
+        self.beginnings = records.Beginnings(
             np.array([c for labels in beginnings for c in labels], np.int32),
             np.cumsum([0, *map(len, beginnings)], dtype=np.int64),
             np.concatenate(forward),
@@ -281,13 +282,14 @@ class Batch:
         self._failed(i, error)
         self.hypotheses[i] = []
         self._collected[i] = True
-        self.results.status[i] = kernel.NO_PATH
+        self.results.status[i] = records.NO_PATH
 
     def normalize(self, i: int) -> None:
         """Turn the logits of a line into log-probabilities."""
         try:
-            self.lines[i] = line = normalized(self.lines[i], self.name(i))
-            self.where.address[i] = kernel.address_of(line)
+            line = normalized(self.lines[i].astype(self._kinds[i], copy=False), self.name(i))
+            self.lines[i] = line = line.astype(self.where.like.dtype, copy=False)
+            self.where.address[i] = address_of(line)
         except FadaError as error:
             self.refuse(i, error)
 
@@ -361,7 +363,7 @@ class Share:
     def _enqueue(self, members: np.ndarray) -> None:
         frames = self.batch.where.frames[members]
         # The longest first: then the threads finish at nearly the same time.
-        self.queue = kernel.Queue(order=members[np.argsort(-frames, kind="stable")], taken=np.zeros(1, np.int64))
+        self.queue = records.Queue(order=members[np.argsort(-frames, kind="stable")], taken=np.zeros(1, np.int64))
         self.most_frames = int(frames.max())
         self.unknown: list[int] = []
 
@@ -370,32 +372,37 @@ class Share:
         """How many lines no thread has taken yet; may be below 0."""
         return len(self.queue.order) - int(self.queue.taken[0])
 
+    def _terms(self) -> tuple[records.Score, records.TableArrays | None, Automaton | None, records.Beginnings | None]:
+        """The score, and what it needs: None is what the search need not know of."""
+        table, score = self.plan.arrays
+        language = self.plan.language
+        follows = score.distance_weight > 0 or score.tracks_text
+        return score, table if follows else None, language.automaton if language.weight else None, self.batch.beginnings
+
     @property
-    def kernel(self) -> Any:
-        """The compiled search that is needed, no larger."""
-        plain = self.plan.language.weight == 0 and self.batch.beginnings is _NO_BEGINNINGS
-        return kernel.search_lines if plain else kernel.search_with_all_terms
+    def form(self) -> tuple[Any, ...]:
+        """Which of the searches is asked for: each is compiled by itself, when it is needed."""
+        return (self.batch.where.like.dtype, *(part is None for part in self._terms()))
 
     def search(self, most_lines: int) -> None:
         """Decode so many lines, or what is left; any number of threads may do so."""
         batch = self.batch
-        table, score = self.plan.arrays
+        score, table, lm, beginnings = self._terms()
         depth = min(self.most_frames * score.most_added, self.deepest) + score.most_added + 3
         unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
-        self.kernel(
+        search_lines(
             batch.where,
             self.queue,
             most_lines,
             batch.target_of,
             batch.classes.blank,
             self.beam_size,
-            batch.nbest,
             depth,
             self.checks,
             score,
             table,
-            self.plan.language.automaton,
-            batch.beginnings,
+            lm,
+            beginnings,
             batch.results,
             unknown,
         )
@@ -407,16 +414,16 @@ class Share:
 
     def prepare_rest(self) -> bool:
         """Remove what kept lines from being decoded, and say whether there are any."""
-        if not self.unknown and self.batch.results.status[self.queue.order].max() <= kernel.NO_PATH:
+        if not self.unknown and self.batch.results.status[self.queue.order].max() <= records.NO_PATH:
             return False
         members = np.sort(self.queue.order)
-        for i in members[self.batch.results.status[members] == kernel.UNNORMALIZED].tolist():
+        for i in members[self.batch.results.status[members] == records.UNNORMALIZED].tolist():
             self.batch.normalize(i)
         status = self.batch.results.status[members]
         if self.unknown:
             self.plan.table.extend(self.unknown)
             self.plan.prepare()
-        too_deep = members[status == kernel.TOO_DEEP]
+        too_deep = members[status == records.TOO_DEEP]
         if len(too_deep) and self.deepest == _DEEPEST:
             for i in too_deep.tolist():
                 often = f"writes a character more than {_DEEPEST} times: too long to be decoded at once."
@@ -424,7 +431,7 @@ class Share:
             status = self.batch.results.status[members]
         elif len(too_deep):
             self.deepest = min(4 * self.deepest, _DEEPEST)
-        rest = members[(status != kernel.DONE) & (status != kernel.NO_PATH)]
+        rest = members[(status != records.DONE) & (status != records.NO_PATH)]
         if len(rest) == 0:
             return False
         self.checks = False
@@ -435,9 +442,10 @@ class Share:
 def decode_shares(shares: list[Share], threads: int, collect: Callable[[], None]) -> None:
     """Decode the lines of all shares on so many threads, this one among them."""
     for share in shares:
-        if not share.kernel.signatures:
+        if share.form not in _compiled:
             with _compiling, waiting("preparing the decoder (compiled once, then cached) …"):
                 share.search(0)
+                _compiled.add(share.form)
     while shares:
         _decode_once(shares, threads, collect)
         shares = [share for share in shares if share.prepare_rest()]
@@ -507,15 +515,17 @@ def normalized(line: np.ndarray, name: str = "line 0") -> np.ndarray:
 
 
 _compiling = Lock()
+_compiled: set[tuple[Any, ...]] = set()
+"""Forms of the search that were asked for."""
 
 
 def compile_once() -> None:
     """Compile (or load from numba's cache) what finds the lines in memory, for the two types that are read there."""
-    if kernel.address_of.signatures:
+    if address_of.signatures:
         return
     with _compiling:
-        if kernel.address_of.signatures:
+        if address_of.signatures:
             return
         for element in (types.float32, types.float64):
-            kernel.address_of.compile((types.Array(element, 2, "C"),))
-        kernel.address_of.disable_compile()  # arrays of other layouts are copied, not compiled for
+            address_of.compile((types.Array(element, 2, "C"),))
+        address_of.disable_compile()  # arrays of other layouts are copied, not compiled for

@@ -182,7 +182,7 @@ class CTCBeamDecoder:
         lam = 1.0 if self.target is None else self.lam
         found = [
             way.restored(hypothesis, lam)
-            for way in forced(line, checked(words, len(line)), self.symbols, self.blank)
+            for way in forced(line, checked(words, len(line)), self.alphabet)
             if way.log_prob > -np.inf
             for hypothesis in self.decode(way.log_probs, nbest, alignment, prefix)
             if hypothesis.log_prob > -np.inf
@@ -324,7 +324,7 @@ class CTCBeamDecoder:
         if id(lm) not in self._automata:
             if lm is not None and not isinstance(lm, CharNgram):
                 raise FadaError(f"lm is a {type(lm).__name__}, expected a CharNgram: the search must see inside it.")
-            self._automata[id(lm)] = lm, (lm or CharNgram.uniform("")).automaton(self.symbols, self.blank)
+            self._automata[id(lm)] = lm, (lm or CharNgram.uniform("")).automaton(self.alphabet.texts)
         return LanguageTerm(self._automata[id(lm)][1], self.lm_weight if lm is not None else 0.0)
 
     def _grouped(

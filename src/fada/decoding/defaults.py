@@ -1,6 +1,6 @@
 """Weights for those who have no validation lines: by the amount of text, and by how certain the recogniser is.
 
-Both laws were fitted by `recipes/weights.py` on manuscripts that no result is reported on.
+Both laws were fitted by `recipes/knowledge.py` on manuscripts that no result is reported on.
 """
 
 import math
@@ -18,22 +18,27 @@ _UNCERTAIN, _PER_CERTAINTY, _LEAST = 0.85, 6.0, 0.25
 """Up to this certainty of the recogniser the weight is whole; above, it falls by this share of it, to the least."""
 _BONUS = 1.8
 """Length bonus per weight of the language model: about what a character costs under it, so that texts do not shrink."""
+_OVER, _BONUS_OVER = 1.2, 1.2
+"""How many times the weight where what the recogniser has learnt is divided out, and the length bonus there."""
 
 
-def weights_for(text_characters: int, certainty: float, *, beam: int = BEAM) -> Weights:
+def weights_for(text_characters: int, certainty: float, *, beam: int = BEAM, over: bool = False) -> Weights:
     """Weights of a language model from so much text, for emissions of this certainty.
 
     Args:
         text_characters: of the text that the language model was made from; 0 gives plain beam search.
         certainty: see :func:`certainty_of`.
         beam: hypotheses kept in the search.
+        over: whether what the recogniser has learnt of its training text is known, and divided out of the language
+            model (:meth:`fada.decoding.lm.CharNgram.over`).
     """
     if text_characters <= 0:
         return Weights(beam=beam)
     by_text = min(max(_AT_1000 + _PER_TENFOLD * math.log10(text_characters / 1000), 0.05), _MOST)
     share = min(max(1 - _PER_CERTAINTY * (certainty - _UNCERTAIN), _LEAST), 1.0)
-    weight = round(by_text * share, 3)
-    return Weights(beam=beam, lm="global", lm_weight=weight, length_bonus=round(_BONUS * weight, 3))
+    weight = round(by_text * share * (_OVER if over else 1.0), 3)
+    bonus = round((_BONUS_OVER if over else _BONUS) * weight, 3)
+    return Weights(beam=beam, lm="over" if over else "global", lm_weight=weight, length_bonus=bonus)
 
 
 def certainty_of(log_probs: Iterable[np.ndarray]) -> float:

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,7 @@ from fada.errors import FadaError
 from fada.targets import file as target_file
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
+from fada.text.alphabet import Alphabet
 
 if TYPE_CHECKING:
     from fada.decoding.ctc import CTCBeamDecoder
@@ -42,8 +44,11 @@ if TYPE_CHECKING:
 SUFFIX = ".fada"
 FOLDER = "knowledge"
 """Folder of ``.fada`` files inside a model folder: the domains that the model may find by itself."""
-TRAINING = "training.json"
-"""In that folder: the character counts of the text that the model was trained on, a target file."""
+TRAINING, TRAINING_PAIRS = "training.json", "training.npz"
+"""In that folder: of the text that the model was trained on, the character counts (a target file) and a language model
+of pairs of characters."""
+OVER = 0.4
+"""How much of what a recogniser has learnt of pairs of characters is divided out of a language model."""
 
 _PRETRAINED = Path(__file__).parent.parent / "pretrained"
 _CENTURY = 0.3
@@ -84,6 +89,7 @@ class Knowledge:
     """What decoding may draw on besides the emissions: targets, the training distribution, language models.
 
     `global_lm` is trained on all domains; `domain_lms` hold for each domain its own model mixed with the global one.
+    `prior` and `assumed` tell what the recogniser was trained on: its characters, and which of them follow which.
     """
 
     targets: TargetSet | None = None
@@ -93,9 +99,12 @@ class Knowledge:
     lm_order: int = 6
     lm_share: float = 0.5
     about: About = field(default_factory=About)
-    _decoders: dict[tuple[tuple[str, ...], int], "CTCBeamDecoder"] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    assumed: "CharNgram | None" = None
+    _decoders: dict[Alphabet, "CTCBeamDecoder"] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To be sent elsewhere: without what decoders prepared here."""
+        return {**self.__dict__, "_decoders": {}}
 
     @classmethod
     def from_texts(
@@ -167,13 +176,19 @@ class Knowledge:
     def within(self, language: "Knowledge") -> "Knowledge":
         """What is known of a century, together with what is known of its language: better than either."""
         parts = [(language, 1 - _CENTURY), (self, _CENTURY)]
-        mixed = Knowledge.mixture(parts, self.name).with_prior(language.prior)
+        mixed = Knowledge.mixture(parts, self.name).with_prior(language.prior, language.assumed)
         about = {"language": self.about.language, "century": self.about.century, "characters": language.characters}
         return replace(mixed, about=mixed.about.model_copy(update={**about, "bits": language.about.bits}))
 
-    def with_prior(self, prior: CharDistribution | None) -> "Knowledge":
-        """The same for a recogniser that was trained on text of this distribution; None: on such text as this."""
-        return self if prior is None else replace(self, prior=prior)
+    def with_prior(self, prior: CharDistribution | None, assumed: "CharNgram | None" = None) -> "Knowledge":
+        """The same for a recogniser that was trained on text of this distribution, in which characters follow each
+        other as `assumed` tells; None: on such text as this.
+        """
+        return replace(self, prior=self.prior if prior is None else prior, assumed=assumed or self.assumed)
+
+    def for_model(self, folder: str | os.PathLike[str]) -> "Knowledge":
+        """The same for a recogniser that was trained as its folder tells."""
+        return self.with_prior(training_text_of(folder), training_pairs_of(folder))
 
     @property
     def name(self) -> str:
@@ -195,6 +210,8 @@ class Knowledge:
         if self.global_lm is None:
             return
         self.global_lm.save(folder / "lm.npz")
+        if self.assumed is not None:
+            self.assumed.save(folder / "assumed.npz")
         own = {domain: CharNgram(model.components[:1]) for domain, model in self.domain_lms.items()}
         for number, model in enumerate(own.values()):
             model.save(folder / f"lm-{number}.npz")
@@ -217,7 +234,8 @@ class Knowledge:
             str(domain): CharNgram.load(folder / f"lm-{number}.npz").interpolate(everything, 1 - settings["share"])
             for number, domain in enumerate(settings["domains"])
         }
-        return cls(targets, prior, everything, domain_lms, settings["order"], settings["share"])
+        assumed = CharNgram.load(folder / "assumed.npz") if (folder / "assumed.npz").is_file() else None
+        return cls(targets, prior, everything, domain_lms, settings["order"], settings["share"], assumed=assumed)
 
     def target_of(self, domain: str | None) -> CharDistribution | None:
         """The target of a domain; lines of an unknown domain are guided to the overall distribution."""
@@ -234,21 +252,32 @@ class Knowledge:
         """The language model for a line."""
         if kind == "none":
             return None
+        if kind == "over" and self.global_lm is not None and self.assumed is None:
+            raise FadaError(
+                "the weights ask for what a text tells over what the recogniser has learnt: not known here."
+            )
         model = self.domain_lms.get(domain or "", self.global_lm) if kind == "domain" else self.global_lm
+        model = self._over if kind == "over" else model
         if model is None:
             raise FadaError(f"the weights ask for a {kind} language model, and there is none: give some text (--text).")
         return model
 
-    def decoder(self, symbols: Sequence[str], blank: int) -> "CTCBeamDecoder":
+    @cached_property
+    def _over(self) -> "CharNgram | None":
+        """The language model of all text over what the recogniser has learnt."""
+        if self.global_lm is None or self.assumed is None:
+            return self.global_lm
+        return self.global_lm.over(self.assumed, OVER)
+
+    def decoder(self, alphabet: Alphabet) -> "CTCBeamDecoder":
         """A plain beam search over an alphabet, to derive others from.
 
         It lives as long as this object: what it prepares for the language models serves batch after batch.
         """
         from fada.decoding.ctc import CTCBeamDecoder
 
-        alphabet = (tuple(symbols), blank)
         if alphabet not in self._decoders:
-            self._decoders[alphabet] = CTCBeamDecoder(*alphabet)
+            self._decoders[alphabet] = CTCBeamDecoder(alphabet)
         return self._decoders[alphabet]
 
     def __str__(self) -> str:
@@ -265,6 +294,7 @@ class Knowledge:
             digest.update(json.dumps([name, distribution.symbols, distribution.normalizer.to_dict()]).encode())
             digest.update(distribution.counts.tobytes())
         models = [*([("", self.global_lm)] if self.global_lm else []), *sorted(self.domain_lms.items())]
+        models += [("assumed", self.assumed)] if self.assumed else []
         for name, model in models:
             digest.update(json.dumps([name, model.weights]).encode())
             for component in model.components:
@@ -423,6 +453,11 @@ def built_in_knowledge() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_PRETRAINED.glob(f"*/{FOLDER}/*{SUFFIX}"))}
 
 
+def built_in_of(domain: str) -> str | None:
+    """The name of what comes with fada of a domain, or of its language: `la-12`, `la` of `la-8`; None without."""
+    return next((name for name in (domain, domain.partition("-")[0]) if name in built_in_knowledge()), None)
+
+
 def knowledge_of_model(folder: str | os.PathLike[str], *, centuries: bool = True) -> dict[str, Knowledge]:
     """The domains that a model brings in its folder ``knowledge``, each corrected for what the model was trained on.
 
@@ -430,15 +465,24 @@ def knowledge_of_model(folder: str | os.PathLike[str], *, centuries: bool = True
         folder: of the model.
         centuries: whether those of single centuries are wanted too; they are not looked for, but may be asked for.
     """
-    prior, files = training_text_of(folder), sorted((Path(folder) / FOLDER).glob(f"*{SUFFIX}"))
+    prior, pairs = training_text_of(folder), training_pairs_of(folder)
+    files = sorted((Path(folder) / FOLDER).glob(f"*{SUFFIX}"))
     chosen = files if centuries else [path for path in files if read_about(path).century is None]
-    return {path.stem: read_knowledge(path).with_prior(prior) for path in chosen}
+    return {path.stem: read_knowledge(path).with_prior(prior, pairs) for path in chosen}
 
 
 def training_text_of(folder: str | os.PathLike[str]) -> CharDistribution | None:
     """The character distribution of the text that a model was trained on, if its folder tells it."""
     path = Path(folder) / FOLDER / TRAINING
     return TargetSet.load(path).overall if path.is_file() else None
+
+
+def training_pairs_of(folder: str | os.PathLike[str]) -> "CharNgram | None":
+    """Which characters follow which in the text that a model was trained on, if its folder tells it."""
+    from fada.decoding.lm import CharNgram
+
+    path = Path(folder) / FOLDER / TRAINING_PAIRS
+    return CharNgram.load(path) if path.is_file() else None
 
 
 def read_texts(texts: Sequence[str | os.PathLike[str]], **reading: Any) -> dict[str, list[str]]:

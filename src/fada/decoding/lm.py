@@ -19,8 +19,8 @@ import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing
 from fada.decoding import lm_store
-from fada.decoding.kernels.automaton import Automaton, walk
-from fada.decoding.lm_train import COMPONENT_ARRAYS, END, Component, check_component, read_arpa, train, uniform
+from fada.decoding.kernels.automaton import Automaton, packed, walk
+from fada.decoding.lm_train import COMPONENT_ARRAYS, END, Component, check_component, divided, read_arpa, train, uniform
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.normalizer import TextNormalizer
@@ -108,9 +108,26 @@ class CharNgram:
         kept = [i for i, w in enumerate(weights) if w > 0]
         return CharNgram([components[i] for i in kept], [weights[i] for i in kept])
 
-    def automaton(self, symbols: Sequence[str], blank: int | None = None) -> Automaton:
-        """The model over the classes of a recogniser."""
-        texts = ["" if i == blank else symbol for i, symbol in enumerate(symbols)]
+    def over(self, assumed: "CharNgram", share: float) -> "CharNgram":
+        r"""What this model tells beyond another: :math:`P(c \mid h) / P_{assumed}(c \mid h)^{share}`.
+
+        A recogniser has learnt, beside the letters, which of them follow which in the text it was trained on. A
+        language model on top would tell it that twice. With `assumed` trained on that text, a character is as probable
+        here as it is more so in this text than there; what is rare in both (a mark, a capital) costs little.
+
+        Args:
+            assumed: one model, of which contexts of one character are looked at.
+            share: how much of it is divided out, from 0 to 1.
+
+        Returns:
+            A model for decoding: its "probabilities" do not sum to one.
+        """
+        if len(assumed.components) != 1 or not 0 <= share <= 1:
+            raise FadaError("expected one model to divide by, not a mixture, and a share between 0 and 1.")
+        return CharNgram([divided(c, assumed.components[0], share) for c in self.components], self.weights)
+
+    def automaton(self, texts: Sequence[str]) -> Automaton:
+        """The model over the classes of a recogniser, whose alphabet tells the text of each."""
         states = np.cumsum([0] + [len(c.suffix) for c in self.components])
         arcs = np.cumsum([0] + [len(c.character) for c in self.components])
         joined = "".join(texts)
@@ -130,13 +147,18 @@ class CharNgram:
         for (_, highest), spelt, own, row in zip(contexts, text, share, rows[:-1], strict=True):
             bounds[row : row + len(highest), written] += highest[:, spelt[begun]] + own[begun]
         parts = list(zip(self.components, states[:-1].tolist(), arcs[:-1].tolist(), strict=True))
+        first = np.concatenate([*(c.first[:-1] + a for c, _, a in parts), arcs[-1:]])
+        suffix = np.concatenate([*(np.where(c.suffix < 0, -1, c.suffix + s) for c, s, _ in parts), [-1]])
+        backoff = np.concatenate([*(c.backoff for c in self.components), [0.0]])
+        character = np.concatenate([c.character for c in self.components])
+        target = np.concatenate([c.target + s for c, s, _ in parts])
+        state_numbers, state_weights = packed((first, suffix), backoff)
+        arc_numbers, arc_weights = packed((character, target), np.concatenate([c.log_prob for c in self.components]))
         return Automaton(
-            first=np.concatenate([*(c.first[:-1] + a for c, _, a in parts), arcs[-1:]]).astype(np.int64),
-            character=np.concatenate([c.character for c in self.components]).astype(np.int32),
-            log_prob=np.concatenate([c.log_prob for c in self.components]).astype(np.float64),
-            target=np.concatenate([c.target + s for c, s, _ in parts]).astype(np.int32),
-            backoff=np.concatenate([c.backoff for c in self.components]).astype(np.float64),
-            suffix=np.concatenate([np.where(c.suffix < 0, -1, c.suffix + s) for c, s, _ in parts]).astype(np.int32),
+            state_numbers=state_numbers,
+            state_weights=state_weights,
+            arc_numbers=arc_numbers,
+            arc_weights=arc_weights,
             start=np.array([c.start + s for c, s, _ in parts], np.int32),
             mixture=np.array(self.weights),
             text_first=text_first,

@@ -37,15 +37,14 @@ def read_lm(path: str | os.PathLike[str], characters: Iterable[str]) -> CharNgra
     return read_kenlm(path, characters) if is_kenlm(path) else CharNgram.from_arpa(path)
 
 
-def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str], space: str | None = None) -> CharNgram:
+def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str]) -> CharNgram:
     """A KenLM binary whose words are single characters, exactly as it scores the given characters.
 
     A binary cannot be listed. But it says how long an n-gram it used for a character after a context, so its n-grams
     are found by asking for every character after every context that occurs.
 
     Args:
-        characters: those that are asked for; all others are unknown ones.
-        space: the word that stands for a space; by default one of ``<space> ▁ <sp> |`` if the model has one.
+        characters: those that are asked for; all others are unknown ones. A space is ``<space> ▁ <sp>`` or ``|``.
     """
     try:
         import kenlm
@@ -55,7 +54,7 @@ def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str], space: s
         model = kenlm.Model(os.fspath(Path(path)))
     except (OSError, RuntimeError) as error:
         raise FadaError(f"{path}: not read by KenLM ({error}). Give the ARPA file that it was built from.") from None
-    space = space or next((one for one in _SPACES if one in model), None)
+    space = next((one for one in _SPACES if one in model), None)
     asked = {c: (space or "") if c == " " else c for c in sorted({*"".join(characters)})}
     words = {c: word for c, word in asked.items() if word and word in model}
     letters = [c for c in words if not c.isspace()]

@@ -3,7 +3,7 @@
 import gzip
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,6 +130,41 @@ def uniform(vocabulary: tuple[str, ...]) -> Component:
         suffix=np.array([-1], np.int32),
         start=0,
     )
+
+
+def divided(component: Component, assumed: Component, share: float) -> Component:
+    """The probability of every character divided by what `assumed` gives it after the character before, to a power.
+
+    Args:
+        assumed: with contexts of one character at least; longer ones are not looked at.
+        share: the power, from 0 (nothing is divided) to 1.
+
+    Returns:
+        The same automaton with other log-probabilities, which are no longer of probabilities that sum to one.
+    """
+    contexts, arcs = len(component.suffix), np.diff(component.first)
+    last = np.full(contexts, UNKNOWN)
+    last[component.target] = component.character
+    as_assumed = np.array([UNKNOWN, END, *(assumed.identities.get(c, UNKNOWN) for c in component.vocabulary)])
+    state = assumed.target[as_assumed[last]]
+    state[0], state[component.start] = 0, assumed.start
+    rows = {int(one): _row(assumed, int(one)) for one in np.unique(state)}
+    before, character = np.repeat(state, arcs), as_assumed[component.character]
+    learnt = np.empty(len(component.character))
+    for one, row in rows.items():
+        learnt[before == one] = row[character[before == one]]
+    learnt[component.character == END] = 0.0
+    return replace(component, log_prob=component.log_prob - share * learnt)
+
+
+def _row(component: Component, state: int) -> np.ndarray:
+    """(identities,) log-probability of every character in a context of one character, or of none."""
+    row = component.log_prob[: component.first[1]].copy()
+    if state > 0:
+        row += component.backoff[state]
+        arcs = slice(component.first[state], component.first[state + 1])
+        row[component.character[arcs]] = component.log_prob[arcs]
+    return row
 
 
 class _Grams(NamedTuple):

@@ -112,7 +112,11 @@ class BeamSearch(Search):
         self.references = emissions.references
         self.domains = [domain or None for domain in emissions.domains or [""] * len(self.ids)]
         self._targets = {domain: knowledge.target_of(domain) for domain in set(self.domains)}
-        self._decoder = knowledge.decoder(emissions.symbols, emissions.blank).replace(threads=threads)
+        self._decoder = knowledge.decoder(emissions.alphabet).replace(threads=threads)
+
+    def __reduce__(self) -> tuple[type["BeamSearch"], tuple[Any, ...]]:
+        """To be sent elsewhere: what it is made of; what the decoder prepared stays here."""
+        return BeamSearch, (self.emissions, self.knowledge, self._decoder.threads)
 
     def without_domains(self) -> "BeamSearch":
         """The same emissions, whose lines get the target and language model of all domains."""

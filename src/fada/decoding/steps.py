@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fada.decoding.guidance import Constraint
-from fada.decoding.kernels.ctc import EMPTY, GENERAL, KEEP, NO_CHARACTER, TableArrays, hash_slot
+from fada.decoding.kernels.programs import hash_slot
+from fada.decoding.kernels.records import EMPTY, GENERAL, KEEP, NO_CHARACTER, TableArrays
 from fada.text.characters import OTHER, joins_previous
 from fada.text.normalizer import TextNormalizer
 

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fada.distances import DISTANCE, SCALE
 
-LanguageModel = Literal["none", "global", "domain"]
+LanguageModel = Literal["none", "global", "domain", "over"]
+"""None, that of all text, that of the line's domain, that of all text over what the recogniser has learnt."""
 
 NO_GUIDANCE = 1.0
 """λ = 1 is plain beam search."""

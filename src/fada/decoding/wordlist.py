@@ -25,8 +25,8 @@ from fada.decoding.lm_train import END, Component
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 
-SHARE = 0.2
-"""Of the list in the mixture with the language model."""
+SHARE = 0.05
+"""Of the list in the mixture with the language model; chosen by `recipes/words.py`, as is `WEIGHT`."""
 WEIGHT = 0.5
 """Of the mixture in the score, where no language model has one already."""
 _ESCAPE = 0.1
@@ -36,10 +36,10 @@ _LINE_ENDS = 0.1
 _MOST_WORDS = 1_000_000
 
 
-def read_words(path: str | os.PathLike[str], encoding: str | None = None) -> dict[str, float]:
+def read_words(path: str | os.PathLike[str]) -> dict[str, float]:
     """Words, or phrases, from a text file: one a line, where wanted with a tab and how often it is used."""
     words: dict[str, float] = {}
-    for number, line in enumerate(text_lines(Path(path), encoding, lambda size: None), 1):
+    for number, line in enumerate(text_lines(Path(path), None, lambda size: None), 1):
         word, tab, count = line.partition("\t")
         word = " ".join(word.split())
         if not word:

@@ -15,6 +15,7 @@ import numpy as np
 from fada.decoding.hypothesis import Alignment, Hypothesis
 from fada.decoding.kernels.align import align_labels, forward_of
 from fada.errors import FadaError
+from fada.text.alphabet import Alphabet
 
 _MOST_SPELLINGS = 64
 
@@ -59,9 +60,9 @@ def checked(words: Sequence[Word], frames: int) -> list[Word]:
     return ordered
 
 
-def spellings(symbols: Sequence[str], blank: int, text: str) -> list[tuple[int, ...]]:
+def spellings(alphabet: Alphabet, text: str) -> list[tuple[int, ...]]:
     """The label sequences that write exactly `text`, without labels that write nothing."""
-    written = [(c, symbol) for c, symbol in enumerate(symbols) if symbol and c != blank]
+    written = [(c, symbol) for c, symbol in enumerate(alphabet.texts) if symbol]
     found: list[tuple[int, ...]] = []
     open_: list[tuple[tuple[int, ...], str]] = [((), text)]
     while open_:
@@ -74,16 +75,16 @@ def spellings(symbols: Sequence[str], blank: int, text: str) -> list[tuple[int, 
     return found
 
 
-def forced(log_probs: np.ndarray, words: Sequence[Word], symbols: Sequence[str], blank: int) -> list[Forced]:
+def forced(log_probs: np.ndarray, words: Sequence[Word], alphabet: Alphabet) -> list[Forced]:
     """Emissions in which `words` (see :func:`checked`) are certain: one for each way to write them all.
 
     Args:
         log_probs: (T, V) normalised.
     """
-    ways = list(product(*(spellings(symbols, blank, text) for text, _, _ in words)))
+    ways = list(product(*(spellings(alphabet, text) for text, _, _ in words)))
     if len(ways) > _MOST_SPELLINGS:
         raise FadaError(f"the words can be written in more than {_MOST_SPELLINGS} ways with the symbols of this model.")
-    return [_forced(log_probs, words, labels, blank) for labels in ways]
+    return [_forced(log_probs, words, labels, alphabet.blank) for labels in ways]
 
 
 def _forced(log_probs: np.ndarray, words: Sequence[Word], ways: Sequence[tuple[int, ...]], blank: int) -> Forced:

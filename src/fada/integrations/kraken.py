@@ -27,6 +27,7 @@ from fada.decoding.weights import BEAM
 from fada.distances import LAM
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.text.alphabet import Alphabet
 
 Labelling = list[tuple[int, int, int, float]]
 """(label, first frame, last frame, confidence) of each label of a line."""
@@ -76,15 +77,16 @@ def decoder(
         if codec is None:
             raise FadaError("the decoder must know the text of each class: pass codec=net.codec.")
         symbols = symbols_of(codec)
-    search = CTCBeamDecoder(symbols, blank=0, beam_size=beam_size, target=target, lam=lam, **settings)
+    alphabet = Alphabet(tuple(symbols), blank=0)
+    search = CTCBeamDecoder(alphabet, beam_size=beam_size, target=target, lam=lam, **settings)
 
     def decode(outputs: Any, lengths: Any = None) -> list[Labelling]:
         probabilities = _as_numpy(outputs)
         if probabilities.ndim == 2:
             probabilities = probabilities[None]
-        if probabilities.ndim != 3 or probabilities.shape[1] < len(symbols):
+        if probabilities.ndim != 3 or probabilities.shape[1] < len(alphabet):
             raise FadaError(
-                f"outputs of shape {probabilities.shape}, expected (lines, {len(symbols)} classes, frames): "
+                f"outputs of shape {probabilities.shape}, expected (lines, {len(alphabet)} classes, frames): "
                 "was the decoder made with the codec of this model?"
             )
         frames = [probabilities.shape[2]] * len(probabilities) if lengths is None else _as_numpy(lengths).tolist()
@@ -92,7 +94,7 @@ def decoder(
             raise FadaError(f"lengths {frames} do not fit outputs of shape {probabilities.shape}.")
         # A model may have more classes than its codec has labels; kraken drops them too.
         with np.errstate(divide="ignore"):
-            lines = [np.log(p[: len(symbols), :n].T) for p, n in zip(probabilities, frames, strict=True)]
+            lines = [np.log(p[: len(alphabet), :n].T) for p, n in zip(probabilities, frames, strict=True)]
         return [_labelling(nbest[0]) for nbest in search.decode_batch(lines, alignment=True)] if lines else []
 
     return decode

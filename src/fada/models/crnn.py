@@ -27,8 +27,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"channels": (8, 16, 24, 32), "lstm_size": 48, "lstm_layers": 1, "dropout": 0.0},
     "small": {"channels": (32, 64, 128, 160), "lstm_size": 160, "lstm_layers": 2},
     "base": {"channels": (48, 96, 192, 320), "lstm_size": 320, "lstm_layers": 3},
+    "plain": {
+        "height": 32,
+        "channels": (16, 24, 32, 48),
+        "lstm_size": 64,
+        "lstm_layers": 2,
+        "dropout": 0.0,
+        "shortcut_weight": 0.0,
+    },
 }
-"""What `crnn:<preset>` builds: tiny for tests, small (2 million parameters) for a CPU, base (8 million)."""
+"""What `crnn:<preset>` builds: tiny for tests, small (2 million parameters) for a CPU, base (8 million); plain, of the
+usual shape with neither dropout nor the auxiliary loss, for the paper's regime."""
 
 
 class CRNNConfig(PretrainedConfig):
@@ -150,7 +159,7 @@ class CRNNRecognizer(CTCNetwork):
 
     def __init__(self, model: CRNNForCTC, processor: CRNNProcessor, tagging: Tagging = "none") -> None:
         self.model, self.processor, self.tagging = model, processor, tagging
-        self.symbols, self.blank = processor.symbols, processor.blank
+        self._alphabet = processor.alphabet
         self.domains = tuple(model.config.domains)
         self.tag_classes = 0 if model.config.domain_input else len(self.domains)
         self._check_classes(model.output.out_features, model.name_or_path or "")
@@ -201,7 +210,7 @@ class CRNNRecognizer(CTCNetwork):
         processor = CRNNProcessor.from_pretrained(name)
         if tagging not in (None, model.config.tagging):
             raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")
-        missing = sorted({character for text in texts for character in text} - set(processor.symbols))
+        missing = sorted({character for text in texts for character in text} - set(processor.alphabet.symbols))
         new = characters_to_add(missing, new_characters, "the model's alphabet")
         if new and model.config.domains and not model.config.domain_input:
             raise FadaError(
@@ -211,7 +220,11 @@ class CRNNRecognizer(CTCNetwork):
         if new:
             model.add_classes(len(new))
             processor = CRNNProcessor(
-                (*processor.symbols, *new), processor.blank, processor.height, processor.aspect, processor.level
+                (*processor.alphabet.symbols, *new),
+                processor.alphabet.blank,
+                processor.height,
+                processor.aspect,
+                processor.level,
             )
         return cls(model, processor, model.config.tagging)
 

@@ -1,6 +1,7 @@
 """What every CTC recogniser shares: one class per character and a blank, emissions, beam search over them."""
 
 import os
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,27 +19,47 @@ from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.decoding.search import BeamSearch, Search
 from fada.errors import FadaError
 from fada.models.recognizer import Recognizer
+from fada.text.alphabet import Alphabet
 
 
 class CTCRecognizer(Recognizer):
     """A recogniser with one class per character and a blank.
 
     Attributes:
-        symbols: text of each class, without the tags of TR-TT, whose classes come last in the network.
-        blank: class of the blank.
+        alphabet: text of each class, without the tags of TR-TT, whose classes come last in the network.
         tag_classes: how many classes are tags: one for each domain, or none where the domain is an input.
     """
 
     kind = "ctc"
-    symbols: tuple[str, ...]
-    blank: int
+    terms = BeamSearch.terms
+    _alphabet: Alphabet
     _automatic: Automatic | None = None
     tag_classes: int = 0
 
     @property
+    def alphabet(self) -> Alphabet:
+        """Its classes."""
+        return self._alphabet
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The text of each class."""
+        return self._alphabet.symbols
+
+    @property
+    def blank(self) -> int:
+        """The class of the blank."""
+        return self._alphabet.blank
+
+    @property
     def characters(self) -> str:
         """Those of its classes."""
-        return "".join(symbol for i, symbol in enumerate(self.symbols) if i != self.blank)
+        return "".join(self._alphabet.texts)
+
+    @property
+    def letters(self) -> frozenset[str]:
+        """Those of its classes, letters and their marks apart."""
+        return frozenset(unicodedata.normalize("NFD", self.characters))
 
     def can_write(self, text: str) -> bool:
         """Whether it has a class for every character of a text."""
@@ -127,10 +148,10 @@ class CTCRecognizer(Recognizer):
         if decoder is not None or not lines or not self._automatic.candidates:
             return super()._read(lines, batch_size, decoder)
         emissions = self.emit(lines, batch_size=batch_size)
-        decision = self._automatic.decide(self, emissions.log_probs[:LINES], lines[0].domain)
+        decision = self._automatic.decide(self.alphabet, emissions.log_probs[:LINES], lines[0].domain)
         return BeamSearch(emissions, decision.knowledge).choose(decision.weights)
 
     def _transcribe(self, lines: Sequence[Line], batch_size: int, **options: Any) -> list[str]:
         """`options` are those of :class:`fada.CTCBeamDecoder`."""
-        decoder = CTCBeamDecoder(self.symbols, blank=self.blank, **options)
+        decoder = CTCBeamDecoder(self.alphabet, **options)
         return [best[0].text for best in decoder.decode_batch(self.emit(lines, batch_size=batch_size).log_probs)]

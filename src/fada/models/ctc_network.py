@@ -1,6 +1,6 @@
 """CTC recognisers of torch: the loss, and what they find."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.utils import ModelOutput
 
-from fada.alignment import AlignmentLoss
+from fada.alignment import AlignmentLoss, BigramLoss
 from fada.data.line import Line
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.models.ctc import CTCRecognizer
@@ -55,6 +55,12 @@ class CTCNetwork(CTCRecognizer, Network):
         """Expected counts of the collapsed output; tags write nothing."""
         return AlignmentLoss.for_ctc(targets, (*self.symbols, *[""] * self.tag_classes), self.blank, **options)
 
+    def bigram_loss(self, targets: TargetSet, texts: Mapping[str, Sequence[str]], **options: Any) -> AlignmentLoss:
+        """Expected counts of pairs of classes; the tags of domains would stand between them."""
+        if self.tag_classes:
+            return super().bigram_loss(targets, texts, **options)
+        return BigramLoss.of_texts(targets, texts, self.alphabet, **options)
+
     def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities and frames."""
         return outputs.logits.float().log_softmax(-1), self.frames(outputs, inputs)
@@ -86,7 +92,7 @@ class CTCNetwork(CTCRecognizer, Network):
 
     def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:
         """Best path."""
-        decoder = CTCBeamDecoder(self.symbols, self.blank)
+        decoder = CTCBeamDecoder(self.alphabet)
         return [
             decoder.greedy(self.without_tags(scores)[0]).text for scores in self.log_probs(self.told(inputs, lines))
         ]

@@ -32,13 +32,13 @@ class MaskedBatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
         self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.ones(channels))
-        self.momentum, self.eps = momentum, eps
+        self.momentum, self.eps = 0.1, 1e-5
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Normalise x (batch, channels, height, width), which must be zero where mask (batch, 1, 1, width) is."""

@@ -16,6 +16,7 @@ MAX_ROWS = 512
 
 _INK_SPREAD = 3.4  # half the crop, in mean distances of the ink from the centre line: keeps accents and tails
 _BINS = 16  # the centre line is looked for in columns of so many to a height: far narrower than it is smoothed
+_BLOCK = 1024  # more columns than this are smoothed in blocks: the matrix that smooths them has their square
 
 Floats = NDArray[np.float32]
 
@@ -96,6 +97,19 @@ def _smoothing(sigma: float, size: int) -> Floats:
     return np.where((apart >= 0) & (apart < len(weights)), weights[np.clip(apart, 0, len(weights) - 1)], 0)
 
 
+def _smoothed_across(image: Floats, sigma: float) -> Floats:
+    """The image with its rows smoothed, nothing beyond their ends."""
+    columns, reach = image.shape[1], len(_bell(sigma)) // 2
+    if columns <= _BLOCK:
+        return image @ _smoothing(sigma, columns)
+    blocks = []
+    for start in range(0, columns, _BLOCK):
+        first, last = max(start - reach, 0), min(start + _BLOCK + reach, columns)
+        block = image[:, first:last] @ _smoothing(sigma, last - first)
+        blocks.append(block[:, start - first : start - first + _BLOCK])
+    return np.concatenate(blocks, axis=1)
+
+
 def _blurred(image: Floats, sigmas: tuple[float, float]) -> Floats:
     """The image smoothed a little, mirrored beyond its edges."""
     for axis, sigma in enumerate(sigmas):
@@ -118,7 +132,7 @@ def _centre(ink: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     starts = np.arange(0, columns, width)
     narrow = np.add.reduceat(ink, starts, axis=1) * np.float32(1 / width)
     sigma = 0.8 * rows / width
-    blurred = _smoothing(0.16 * rows, rows) @ narrow @ _smoothing(sigma, len(starts))
+    blurred = _smoothed_across(_smoothing(0.16 * rows, rows) @ narrow, sigma)
     blurred += 1e-3 * np.hanning(rows + 2)[1:-1, None]  # where there is no ink, the middle is the centre
     bell = _bell(sigma)
     highest = np.argmax(blurred, axis=0).astype(np.float64)

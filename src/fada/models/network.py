@@ -2,9 +2,10 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -82,6 +83,10 @@ class Network(Recognizer):
     def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
         """The alignment loss that fits this network's output."""
 
+    def bigram_loss(self, targets: TargetSet, texts: Mapping[str, Sequence[str]], **options: Any) -> AlignmentLoss:
+        """The alignment loss of pairs of characters, whose frequencies are those of the `texts` of each domain."""
+        raise FadaError("ngram is 2, which only CTC models without --tagging predicted can follow.")
+
     @abstractmethod
     def alignment_inputs(self, outputs: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """What the alignment loss takes of the network's output: scores and lengths, or logits and labels."""
@@ -90,6 +95,10 @@ class Network(Recognizer):
         """The loss of a batch and the network's output. `model` is the network, wrapped or compiled."""
         outputs = model(**inputs)
         return outputs.loss, outputs
+
+    def _saved(self, folder: Path) -> Path:
+        self.save_pretrained(folder)
+        return folder
 
     @abstractmethod
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

@@ -11,13 +11,14 @@ import numpy as np
 from fada.common.files import write_json
 from fada.data.images import load_line_image, normalize_height, pad_batch
 from fada.models.line_image import straighten
+from fada.text.alphabet import Alphabet
 
 
 class CRNNProcessor:
     """Images to network input, text to labels and back; saved beside the model.
 
     Args:
-        symbols: text of every class; `symbols[blank]` is the blank.
+        symbols, blank: text of every class, and which of them is the blank.
         height: rows of the network input.
         aspect: width of the input relative to an undistorted line; below 1 saves time.
         level: straighten the line and bring its letters to one size; else the whole image is scaled to `height`.
@@ -28,9 +29,9 @@ class CRNNProcessor:
     def __init__(
         self, symbols: Sequence[str], blank: int = 0, height: int = 40, aspect: float = 0.65, level: bool = True
     ) -> None:
-        self.symbols = tuple(symbols)
-        self.blank, self.height, self.aspect, self.level = blank, height, aspect, level
-        self._classes = {symbol: i for i, symbol in enumerate(self.symbols) if i != blank}
+        self.alphabet = Alphabet(tuple(symbols), blank)
+        self.height, self.aspect, self.level = height, aspect, level
+        self._classes = {symbol: i for i, symbol in enumerate(self.alphabet.symbols) if i != blank}
 
     def image(self, image: Any) -> np.ndarray:
         """(height, width) uint8, dark on light, from a PIL image or a grey array."""
@@ -49,8 +50,8 @@ class CRNNProcessor:
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the processor beside the model."""
-        settings = {"height": self.height, "aspect": self.aspect, "level": self.level, "blank": self.blank}
-        write_json(Path(folder) / self.FILE, {**settings, "symbols": list(self.symbols)})
+        settings = {"height": self.height, "aspect": self.aspect, "level": self.level}
+        write_json(Path(folder) / self.FILE, {**settings, **self.alphabet.to_dict()})
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str]) -> "CRNNProcessor":

@@ -33,7 +33,7 @@ class CRNNReader(CTCRecognizer):
         import onnxruntime
 
         self.config, self.processor = config, processor
-        self.symbols, self.blank = processor.symbols, processor.blank
+        self._alphabet = processor.alphabet
         self.domains, self.tagging = tuple(config.get("domains", ())), config.get("tagging", "none")
         self.threads: int | None = None
         self.tag_classes = len(self.domains)
@@ -86,8 +86,8 @@ def write_onnx(folder: str | os.PathLike[str], out: str | os.PathLike[str]) -> N
         raise FadaError(f"{folder}: a model that is told the domain of every line, which no ONNX file of ours holds.")
     processor = CRNNProcessor.from_pretrained(folder)
     about = {
-        "symbols": json.dumps(processor.symbols, ensure_ascii=False),
-        "blank": str(processor.blank),
+        "symbols": json.dumps(processor.alphabet.symbols, ensure_ascii=False),
+        "blank": str(processor.alphabet.blank),
         "domains": json.dumps(config.get("domains", []), ensure_ascii=False),
         "aspect": str(processor.aspect),
     }

@@ -1,6 +1,7 @@
 """What every recogniser can do, whatever its network and whatever runs it: prepare lines, search them, transcribe."""
 
 import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, cast
 import numpy as np
 
 from fada.data.line import Line
+from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
+from fada.errors import FadaError, missing_extra
+from fada.text.alphabet import Alphabet
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -27,19 +31,24 @@ class Recognizer(ABC):
     """What turns lines into text.
 
     Attributes:
+        kind: what its search is of; stored with what it has read.
+        terms: the weights that change what it finds.
         modality: what is read, `image` or `audio`.
         domains: the domains that have a tag (TR-TT), empty without tagging.
         tagging: how the tag is used at inference.
+        encoder_is_frozen: whether training leaves the encoder of a token model as it is.
         folder: where it was loaded from, if from a folder; a decoder may be stored there.
         rows: lines that a CPU gives to the network at once, always as many, so that what it finds does not depend on
             the batch.
     """
 
     kind: ClassVar[Literal["ctc", "seq2seq"]]
+    terms: ClassVar[frozenset[str]]
     modality: ClassVar[Literal["image", "audio"]] = "image"
     domains: tuple[str, ...] = ()
     tagging: Tagging = "none"
     rows: ClassVar[int] = 1
+    encoder_is_frozen: bool = False
     folder: Path | None = None
 
     @abstractmethod
@@ -51,13 +60,38 @@ class Recognizer(ABC):
     def characters(self) -> str:
         """What it can write: its characters, or how many subwords."""
 
+    @property
+    def alphabet(self) -> Alphabet:
+        """The classes of a CTC model; what it has emissions of, and what a language model can guide.
+
+        Raises:
+            FadaError: the model has none, because it writes token by token.
+        """
+        raise FadaError(
+            "this needs a CTC model, and this one writes token by token: it has no emissions and follows no language "
+            "model, but targets (fada transcribe --targets)."
+        )
+
+    def emit(self, lines: Iterable[Line], *, batch_size: int = 8) -> Emissions:
+        """Log-probabilities of lines, with their ids, domains and texts; as `alphabet`, of CTC models."""
+        raise NotImplementedError(self.alphabet)
+
     def can_write(self, text: str) -> bool:
         """Whether it has a class for every character; one that writes subwords can write anything."""
         return True
 
+    @property
+    def letters(self) -> frozenset[str] | None:
+        """What it can write, letters and their marks apart (NFD); None if it writes subwords, and so anything."""
+        return None
+
     @abstractmethod
     def use_threads(self, threads: int) -> None:
         """Work on so many threads; by default as many as there are cores for this process."""
+
+    def freeze_encoder(self) -> None:
+        """Leave the encoder of a token model as it is while its decoder is trained."""
+        raise FadaError("has no decoder. Use it with TrOCR and Whisper models, or leave it out.")
 
     def transcribe(self, lines: "Readable | Iterable[Readable]", *, batch_size: int = 8, **options: Any) -> Any:
         """The text of a line, or the texts of several, as ``fada transcribe`` reads them.
@@ -96,6 +130,36 @@ class Recognizer(ABC):
         name = os.fspath(one) if isinstance(one, str | os.PathLike) else f"line {number}"
         media: Any = Path(one) if isinstance(one, str | os.PathLike) else one
         return Line(f"{number} {name}", source=name, **{self.modality: media})
+
+    def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
+        """Put the model, with what is stored beside it (decoder, knowledge, card), on the Hugging Face hub.
+
+        Args:
+            name: `owner/name`; it is made if it is not there.
+            private: make it a private one.
+            token: of an account that may write there; by default the one that is logged in.
+
+        Returns:
+            Its address.
+        """
+        try:
+            from huggingface_hub import HfApi
+            from huggingface_hub.errors import HfHubHTTPError
+        except ModuleNotFoundError:
+            raise missing_extra("huggingface_hub", "hub", "sharing a model on the hub") from None
+        with tempfile.TemporaryDirectory(prefix="fada-") as made:
+            folder = self.folder or self._saved(Path(made))
+            api = HfApi(token=token)
+            try:
+                address = api.create_repo(name, private=private, exist_ok=True)
+                api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=[".*", "*/.*", "checkpoint*/*"])
+            except (HfHubHTTPError, ValueError, OSError) as error:
+                raise FadaError(f"{name}: the hub did not take the model ({str(error).splitlines()[0]}).") from None
+        return str(address)
+
+    def _saved(self, folder: Path) -> Path:
+        """The folder, with the model in it."""
+        raise FadaError("this model lies in no folder, so there is nothing to share: save it first.")
 
     @abstractmethod
     def search(

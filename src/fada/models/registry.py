@@ -33,8 +33,9 @@ LOADERS = {
 ANY_CTC = "fada.models.wav2vec:TransformersCTCRecognizer"
 
 BUILT: dict[str, str] = {
-    **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in ("tiny", "small", "base")},
+    **{f"crnn:{preset}": "line images, CTC, trained from scratch" for preset in ("tiny", "plain", "small", "base")},
     "trocr-tiny": "line images, encoder-decoder over characters, trained from scratch",
+    "trocr-subword": "line images, encoder-decoder over subwords, trained from scratch",
 }
 """Models that are built new, with what they are."""
 
@@ -78,10 +79,11 @@ def build(
 
         options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
         return CRNNRecognizer.build(texts, preset or "base", domains, tagging, **options)
-    if name == "trocr-tiny":
+    if name in ("trocr-tiny", "trocr-subword"):
         from fada.models.trocr import TrOCRRecognizer
 
-        return TrOCRRecognizer.build_tiny(texts, domains, tagging)
+        make = TrOCRRecognizer.build_tiny if name == "trocr-tiny" else TrOCRRecognizer.build_subword
+        return make(texts, domains, tagging)
     return _load(name, texts, domains, tagging, new_characters, max_seconds, language)
 
 

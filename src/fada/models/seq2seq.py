@@ -47,14 +47,13 @@ class Seq2SeqRecognizer(Network):
     Attributes:
         tokenizer: of the decoder.
         prompt: token ids that precede every text.
-        encoder_is_frozen: whether training leaves the encoder as it is.
     """
 
     kind = "seq2seq"
+    terms = frozenset({"lam", "scale", "distance", "beam"})
     model: Any
     tokenizer: Any
     prompt: tuple[int, ...]
-    encoder_is_frozen = False
     rows = 8
 
     @property
@@ -294,7 +293,7 @@ class Generation(Search):
     """The texts that a token model writes under any weights. Its encoder is run once, its decoder for each setting."""
 
     kind: Kind = "seq2seq"
-    terms = frozenset({"lam", "scale", "distance", "beam"})
+    terms = Seq2SeqRecognizer.terms
     cheap = False
 
     def __init__(

@@ -1,4 +1,4 @@
-"""TrOCR: any `VisionEncoderDecoderModel`, and a tiny one to build from scratch with a tokenizer of characters."""
+"""TrOCR: any `VisionEncoderDecoderModel`, and two small ones to build from scratch, over characters and subwords."""
 
 import math
 import os
@@ -14,11 +14,13 @@ from transformers import (
     AutoImageProcessor,
     AutoTokenizer,
     GenerationConfig,
+    PretrainedConfig,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
     TrOCRConfig,
     VisionEncoderDecoderConfig,
     VisionEncoderDecoderModel,
+    ViTConfig,
 )
 
 try:  # the one that needs no torchvision
@@ -43,6 +45,16 @@ TINY: dict[str, Any] = {
     "heads": 4,
 }
 """Shape of `trocr-tiny`: a million parameters, lines as level strips of 160 columns."""
+SUBWORD: dict[str, Any] = {
+    "height": 40,
+    "width": 640,
+    "patch": 8,  # pixels along the line; a patch is as high as the strip
+    "size": 128,
+    "layers": (3, 2),
+    "heads": 4,
+    "vocabulary": 500,
+}
+"""Shape of `trocr-subword`: a million parameters, a strip as 80 patches."""
 _STRIP_ASPECT = 0.6
 _COLUMNS_PER_CHARACTER = 2.5  # of a strip, on average: where the decoder looks first
 _SHARPNESS = 2.0  # of that look: about six columns at first
@@ -115,6 +127,45 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             num_attention_heads=shape["heads"],
             letters=len(tokenizer),
         )
+        recognizer = cls._build(encoder, tokenizer, shape)
+        look_along_the_line(recognizer.model, recognizer.model.encoder.positions[0], _COLUMNS_PER_CHARACTER)
+        recognizer.add_tags(domains, tagging)
+        recognizer._fit_auxiliary_loss()
+        return recognizer
+
+    @classmethod
+    def build_subword(
+        cls, texts: Iterable[str], domains: Sequence[str] = (), tagging: Tagging = "none", **shape: Any
+    ) -> "TrOCRRecognizer":
+        """A new small model of TrOCR's kind: a vision transformer over patches, subwords, cross-entropy alone.
+
+        `shape` changes :data:`SUBWORD`. The subwords are learnt from `texts`. As in `build_tiny` lines are level
+        strips, and cross-attention starts along the diagonal; nothing else helps it.
+        """
+        shape, texts = {**SUBWORD, **shape}, list(texts)
+        tokenizer = subword_tokenizer(texts, shape["vocabulary"])
+        encoder = ViTConfig(
+            image_size=(shape["height"], shape["width"]),
+            patch_size=(shape["height"], shape["patch"]),
+            hidden_size=shape["size"],
+            intermediate_size=2 * shape["size"],
+            num_hidden_layers=shape["layers"][0],
+            num_attention_heads=shape["heads"],
+        )
+        recognizer = cls._build(encoder, tokenizer, shape)
+        lengths = [max(len(tokenizer(text)["input_ids"]), 1) for text in texts]
+        per_token = sum(map(len, texts)) / max(sum(lengths), 1)
+        stride = _COLUMNS_PER_CHARACTER * 4 / shape["patch"] * per_token  # a column of `trocr-tiny` has four pixels
+        patches = recognizer.model.encoder.embeddings.position_embeddings[0, 1:]  # the first is that of the class token
+        look_along_the_line(recognizer.model, patches, stride)
+        recognizer.add_tags(domains, tagging)
+        return recognizer
+
+    @classmethod
+    def _build(
+        cls, encoder: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, shape: dict[str, Any]
+    ) -> "TrOCRRecognizer":
+        """New weights: this encoder, and a decoder over the tokens."""
         decoder = TrOCRConfig(
             vocab_size=len(tokenizer),
             d_model=shape["size"],
@@ -140,12 +191,8 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             pad_token_id=tokenizer.pad_token_id,
         )
         size = {"height": shape["height"], "width": shape["width"]}
-        look_along_the_line(model)
         processor = ViTImageProcessor(size=size, image_mean=[1.0] * 3, image_std=[-1.0] * 3)  # paper is 0, ink is 1
-        recognizer = cls(model, processor, tokenizer, strips=True)
-        recognizer.add_tags(domains, tagging)
-        recognizer._fit_auxiliary_loss()
-        return recognizer
+        return cls(model, processor, tokenizer, strips=True)
 
     def _fit_auxiliary_loss(self) -> None:
         """Let it know tokens that were added to the decoder's."""
@@ -192,20 +239,23 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         self.tokenizer.save_pretrained(folder)
 
 
-def look_along_the_line(model: Any) -> None:
-    """Start cross-attention along the diagonal: the nth character is sought where nth characters are on average.
+def look_along_the_line(model: Any, columns: Tensor, stride: float) -> None:
+    """Start cross-attention along the diagonal: the nth token is sought where nth tokens are on average.
 
-    Positions of columns and of characters become waves over the same lengths, and every cross-attention begins by
+    Positions of columns and of tokens become waves over the same lengths, and every cross-attention begins by
     comparing them. All of it goes on learning. `model` has a TrOCR decoder as large as its encoder.
+
+    Args:
+        columns: (columns, size), the encoder's positions; changed in place.
+        stride: columns that a token takes.
     """
     decoder = model.decoder.model.decoder
-    columns = model.encoder.positions  # (1, columns, size)
-    characters = decoder.embed_positions.weight  # (2 + characters, size); the first two are never used
+    characters = decoder.embed_positions.weight  # (2 + tokens, size); the first two are never used
     heads, size = decoder.layers[0].encoder_attn.num_heads, columns.shape[-1]
     with torch.no_grad():
-        columns[0] = _COLUMN_WAVES * _waves(torch.arange(columns.shape[1]), size, heads)
-        # The first character is written at the second position: the start token comes before it.
-        where = (torch.arange(len(characters) - 2) + 0.5) * _COLUMNS_PER_CHARACTER
+        columns[:] = _COLUMN_WAVES * _waves(torch.arange(len(columns)), size, heads)
+        # The first token is written at the second position: the start token comes before it.
+        where = (torch.arange(len(characters) - 2) + 0.5) * stride
         characters[2:] = model.config.decoder.init_std * _waves(where, size, heads)  # as large as the tokens
         for layer in decoder.layers:
             for projection in (layer.encoder_attn.q_proj, layer.encoder_attn.k_proj):
@@ -235,6 +285,23 @@ def character_tokenizer(characters: Sequence[str]) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
+    return _with_special(tokenizer)
+
+
+def subword_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """Byte-pair encoding of characters, learnt from `texts`; a word begins with the space before it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    return _with_special(tokenizer)
+
+
+def _with_special(tokenizer: Any) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     )

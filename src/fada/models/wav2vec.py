@@ -17,6 +17,7 @@ from fada.errors import FadaError
 from fada.models.ctc_network import CTCNetwork, ctc_loss
 from fada.models.network import NewCharacters, characters_of, characters_to_add, padded_labels
 from fada.models.recognizer import Tagging
+from fada.text.alphabet import Alphabet
 
 _SYMBOLS = "ctc_symbols.json"
 
@@ -30,16 +31,15 @@ class TransformersCTCRecognizer(CTCNetwork):
         self,
         model: PreTrainedModel,
         features: Any,
-        symbols: Sequence[str],
-        blank: int,
+        alphabet: Alphabet,
         tagging: Tagging = "none",
         domains: Sequence[str] = (),
     ) -> None:
         self.model: Any = model
         self.features = features
-        self.symbols, self.blank = tuple(symbols), blank
+        self._alphabet = alphabet
         self.tagging, self.domains, self.tag_classes = tagging, tuple(domains), len(domains)
-        self._classes = {symbol: i for i, symbol in enumerate(self.symbols) if symbol and i != blank}
+        self._classes = {text: i for i, text in enumerate(alphabet.texts) if text}
 
     @classmethod
     def load(
@@ -55,11 +55,8 @@ class TransformersCTCRecognizer(CTCNetwork):
         features = AutoFeatureExtractor.from_pretrained(name, trust_remote_code=False)
         saved_path = Path(name) / _SYMBOLS
         saved = json.loads(saved_path.read_text(encoding="utf-8")) if saved_path.is_file() else {}
-        if saved:
-            symbols, blank = saved["symbols"], saved["blank"]
-        else:
-            symbols, blank = _alphabet(name, model, texts)
-        recognizer = cls(model, features, symbols, blank, saved.get("tagging", "none"), saved.get("domains", ()))
+        alphabet = Alphabet(tuple(saved["symbols"]), saved["blank"]) if saved else _alphabet(name, model, texts)
+        recognizer = cls(model, features, alphabet, saved.get("tagging", "none"), saved.get("domains", ()))
         recognizer._check_classes(model.lm_head.out_features, str(name))
         recognizer._add_characters(texts, new_characters)
         if tagging == "given":
@@ -101,8 +98,8 @@ class TransformersCTCRecognizer(CTCNetwork):
         """Write model, feature extractor and alphabet."""
         self.model.save_pretrained(folder)
         self.features.save_pretrained(folder)
-        saved = {"blank": self.blank, "tagging": self.tagging, "domains": list(self.domains)}
-        write_json(Path(folder) / _SYMBOLS, {**saved, "symbols": list(self.symbols)})
+        saved = {"tagging": self.tagging, "domains": list(self.domains)}
+        write_json(Path(folder) / _SYMBOLS, {**saved, **self.alphabet.to_dict()})
 
     def _add_characters(self, texts: Iterable[str], policy: NewCharacters) -> None:
         missing = sorted({c for text in texts for c in text} - set(self._classes))
@@ -113,7 +110,7 @@ class TransformersCTCRecognizer(CTCNetwork):
             len(self.symbols) + i: self._classes.get(c.swapcase(), self._classes.get(c.lower()))
             for i, c in enumerate(new)
         }
-        self.symbols = (*self.symbols, *new)
+        self._alphabet = Alphabet((*self.symbols, *new), self.blank)
         self._classes |= {c: self.symbols.index(c) for c in new}
         self._resize(sources)
 
@@ -130,16 +127,16 @@ class TransformersCTCRecognizer(CTCNetwork):
         self.model.config.vocab_size = new.out_features
 
 
-def _alphabet(name: str | os.PathLike[str], model: PreTrainedModel, texts: Sequence[str]) -> tuple[list[str], int]:
+def _alphabet(name: str | os.PathLike[str], model: PreTrainedModel, texts: Sequence[str]) -> Alphabet:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError):
         symbols = ["", *characters_of(texts)]
         model.lm_head = nn.Linear(model.lm_head.in_features, len(symbols))
         model.config.vocab_size, model.config.pad_token_id = len(symbols), 0
-        return symbols, 0
+        return Alphabet(tuple(symbols))
     delimiter = getattr(tokenizer, "word_delimiter_token", None)
     special = set(tokenizer.all_special_tokens) - {delimiter}
     tokens = tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size)))
     symbols = ["" if t is None or t in special else " " if t == delimiter else t for t in tokens]
-    return symbols, int(tokenizer.pad_token_id)
+    return Alphabet(tuple(symbols), int(tokenizer.pad_token_id))

@@ -19,6 +19,7 @@ class Corpus:
         everything: count the texts of validation and test too. Otherwise, where a source has splits and none is asked
             for, they are left out: a target must not know what it is tested on.
         on_bytes: called with the number of bytes read, now and then, for a progress bar.
+        wanted: which of its files are read, by their places in :meth:`files`; of a part it is no error to be empty.
         options: how to read them, see :class:`fada.data.reading.Reading`. What has no domain by column or rule has
             that of its folder.
 
@@ -32,11 +33,15 @@ class Corpus:
         *,
         everything: bool = False,
         on_bytes: Callable[[int], object] = lambda size: None,
+        wanted: Callable[[int], bool] | None = None,
         **options: Any,
     ) -> None:
         source = source_of(sources, domain_otherwise="folder", **options)
         self.notes: list[str] = []
         self._texts = Texts(source.paths, source, on_bytes, held_out=everything)
+        self._whole = wanted is None
+        if wanted is not None:
+            self._texts.wanted = wanted
 
     def files(self) -> list[TextFile]:
         """The files behind the sources, each once, in a fixed order; standard input is not among them."""
@@ -55,5 +60,5 @@ class Corpus:
         self.notes = [*map(str, log.skipped), *log.notes]
         if self._texts.left_out:
             self.notes.append("texts of validation and test; --split all counts them, too")
-            if not number:
+            if not number and self._whole:
                 raise FadaError("nothing but texts of validation and test: --split all or --split test counts them.")

@@ -66,7 +66,7 @@ class TargetSet(Mapping[str, CharDistribution]):
         if not counted:
             raise FadaError("no text found to count: every file is empty.")
         domains = {}
-        for name in sorted(counted, key=natural_key):
+        for name in sorted(counted, key=lambda name: (natural_key(name), name)):
             try:
                 domains[name] = CharDistribution.from_counts(counted[name], normalizer)
             except FadaError as error:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fada._version import __version__
+from fada.common.workers import Workers
 from fada.decoding.search import Search
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
@@ -81,6 +82,7 @@ def tune(
     *,
     test: KnownLines | None = None,
     clusters: Sequence[Hashable] | None = None,
+    workers: Workers | None = None,
 ) -> Tuned:
     """Choose the weights of the decoder's score on validation lines, and say how sure the choice is.
 
@@ -88,11 +90,14 @@ def tune(
         search: of the validation lines, with references; what its knowledge lacks is not tuned.
         test: the lines the result will be reported on: refused if they overlap with those of `search`.
         clusters: the page of each line; lines of a page stay in one fold and are resampled together.
+        workers: who decodes with the settings of the grid, if not this process.
     """
     started = time.monotonic()
     if test is not None:
         refuse_overlap(search, test)
-    trials = Trials(search, metric=settings.metric, normalization=settings.normalization, store=settings.store)
+    trials = Trials(
+        search, metric=settings.metric, normalization=settings.normalization, store=settings.store, workers=workers
+    )
     space = settings.space(search)
     plain = PLAIN.change(beam=space.beams[0])
     trials.evaluate(plain)

@@ -10,14 +10,16 @@ from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.errors import FadaError, missing_extra
 from fada.tuning.tuned import METRICS, PathLike, Point, Tuned
 
+_SHOWN = 15
 
-def tuning_rows(tuned: Tuned, limit: int = 15) -> list[dict[str, Any]]:
-    """The settings tried, best first and at most `limit`, with plain beam search always among them."""
+
+def tuning_rows(tuned: Tuned) -> list[dict[str, Any]]:
+    """The best of the settings tried, with plain beam search always among them."""
     if tuned.evidence is None:
         return []
     points = sorted(tuned.evidence.curve, key=lambda point: point.error)
     plain = tuned.evidence.curve[0]
-    shown = points[:limit] if plain in points[:limit] else [*points[: limit - 1], plain]
+    shown = points[:_SHOWN] if plain in points[:_SHOWN] else [*points[: _SHOWN - 1], plain]
     dumped = [point.model_dump() for point in shown]
     metric = tuned.evidence.metric
     last = {metric: "error", "change": "difference", "se": "se"}

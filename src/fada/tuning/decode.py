@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from fada.data.columns import LineColumns
-from fada.decoding.defaults import certainty_of, weights_for
 from fada.decoding.emissions import Emissions, with_references
+from fada.decoding.evidence import Automatic
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
 from fada.decoding.search import BeamSearch, Search
 from fada.decoding.weights import Weights
+from fada.distances import LAM
 from fada.errors import FadaError
 from fada.evaluation.predictions import GREEDY_SETTINGS, SCORE_COLUMNS, Predictions, Systems
 from fada.tuning.grid import PLAIN
@@ -95,11 +96,23 @@ def _number(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "", *, by_default: bool = False) -> Systems:
+def usual_weights(search: Search, *, guided: bool = False) -> Weights | None:
+    """Weights for the knowledge of a search where nobody tuned any; None where nothing is known.
+
+    Args:
+        guided: whether the targets were given, and not only counted in a text.
+    """
+    if isinstance(search, BeamSearch) and search.knowledge.global_lm is not None:
+        usual = Automatic(given=search.knowledge, asked={"lam": LAM} if guided else {})
+        return usual.decide(search.emissions.alphabet, search.emissions.log_probs).weights
+    return Weights(lam=LAM) if guided else None
+
+
+def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "", usual: Weights | None = None) -> Systems:
     """Plain beam search, the cheapest search and tuned decoding, if there is one; lines tuned on are refused.
 
     Args:
-        by_default: also decode with the knowledge of the search and the weights that are usual for it.
+        usual: also decode with these weights, see :func:`usual_weights`.
     """
     named: dict[str, Weights | None] = {BEAM: PLAIN if tuned is None else PLAIN.change(beam=tuned.weights.beam)}
     if "beam" in search.terms:
@@ -107,6 +120,6 @@ def decode_tuned(search: Search, tuned: Tuned | None = None, source: str = "", *
     if tuned is not None:
         refuse_seen(tuned, search, source)
         named[TUNED] = tuned.weights
-    if by_default and isinstance(search, BeamSearch):
-        named[KNOWING] = weights_for(search.knowledge.characters, certainty_of(search.emissions.log_probs))
+    if usual is not None:
+        named[KNOWING] = usual
     return decode_systems(search, named, source)

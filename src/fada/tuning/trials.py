@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fada.common.files import write_text
 from fada.common.say import track
+from fada.common.workers import Processes, Workers
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -46,6 +47,7 @@ class Trials:
         metric: Metric = "cer",
         normalization: str | Iterable[str] | None = None,
         store: PathLike | None = None,
+        workers: Workers | None = None,
     ) -> None:
         if search.references is None:
             raise FadaError("tuning needs references: store them with the emissions (or n-best lists) of validation.")
@@ -54,6 +56,7 @@ class Trials:
         if metric not in METRICS:
             raise FadaError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}.")
         self.search = search
+        self.workers = workers or Processes()
         self.metric = metric
         self.normalization = normalization
         self.references = list(search.references)
@@ -78,9 +81,12 @@ class Trials:
         if weights in self._stored:
             self.counts[weights] = self._stored[weights]
         elif weights not in self.counts:
-            self.counts[weights] = self.count(self.search.choose(weights))
-            self._append(weights, self.counts[weights])
+            self._put(weights, self.count(self.search.choose(weights)))
         return self.error(weights)
+
+    def _put(self, weights: Weights, counts: Counts) -> None:
+        self.counts[weights] = counts
+        self._append(weights, counts)
 
     def count(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Counts:
         """The counts of texts of all lines, or of these."""
@@ -126,11 +132,13 @@ class Trials:
         heats = self.heats if len(open_) > 1 else [(self.order, self.search)]
         for number, (rows, search) in enumerate(heats):
             last = number == len(heats) - 1
-            for weights in track(list(open_), description if last else f"{description}, {len(rows)} lines"):
+            read = self.workers.each(search.choose, list(open_))
+            told = description if last else f"{description}, {len(rows)} lines"
+            for weights, texts in track(zip(list(open_), read, strict=True), told, total=len(open_)):
                 if len(heats) == 1:
-                    self.evaluate(weights)
+                    self._put(weights, self.count(texts))
                     continue
-                open_[weights].append(self.count(search.choose(weights), rows.tolist()))
+                open_[weights].append(self.count(texts, rows.tolist()))
                 if last:
                     self._keep(weights, open_[weights])
             if not last:
@@ -151,8 +159,7 @@ class Trials:
     def _keep(self, weights: Weights, parts: Sequence[Counts]) -> None:
         """The counts of all heats as those of all lines."""
         place = np.argsort(self.order)
-        self.counts[weights] = Counts(*(np.concatenate(column)[place] for column in zip(*parts, strict=True)))
-        self._append(weights, self.counts[weights])
+        self._put(weights, Counts(*(np.concatenate(column)[place] for column in zip(*parts, strict=True))))
 
     def _give_up(self, open_: dict[Weights, list[Counts]]) -> None:
         """Leave out what is worse than the best, of these or of those evaluated before, beyond doubt."""

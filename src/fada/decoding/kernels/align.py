@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fada.decoding.kernels.ctc import Results
+from fada.decoding.kernels.records import Results
 
 
 class Spelling(NamedTuple):

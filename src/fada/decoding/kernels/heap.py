@@ -1,17 +1,20 @@
-"""Binary heaps of (score, key) in two arrays, the worst in front; compiled."""
+"""Binary heaps of (score, key) in two arrays (or pointers), the worst in front; compiled."""
 
-import numpy as np
+from typing import Any
+
 from numba import njit
 
+from fada.decoding.kernels.memory import INLINED, PART
 
-@njit(cache=True, nogil=True, error_model="numpy")
+
+@njit(**INLINED)
 def worse(score: float, key: int, other_score: float, other_key: int) -> bool:
     """Whether the first is to leave before the second: a lower score, or an equal one and a higher key."""
     return score < other_score or (score == other_score and key > other_key)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def sift_down(scores: np.ndarray, keys: np.ndarray, at: int, size: int) -> None:
+@njit(**PART)
+def sift_down(scores: Any, keys: Any, at: int, size: int) -> None:
     """Let what stands at `at` sink to its place."""
     score = scores[at]
     key = keys[at]
@@ -30,8 +33,8 @@ def sift_down(scores: np.ndarray, keys: np.ndarray, at: int, size: int) -> None:
     keys[at] = key
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def push(scores: np.ndarray, keys: np.ndarray, size: int, score: float, key: int) -> None:
+@njit(**PART)
+def push(scores: Any, keys: Any, size: int, score: float, key: int) -> None:
     """Add to a heap of `size`."""
     at = size
     while at > 0:
