@@ -63,6 +63,7 @@ def test_check_finds_images_that_are_cut_off(tmp_path: Path) -> None:
     lines = LineSet.of([Line("1", image=whole), Line("2", image=whole[:-40])])
     assert inspect(lines).lines == 2
     assert inspect(lines, check=True).lines == 1
+    assert str(lines.skipped[0]).count("2: ") == 1, "names are not doubled"
 
 
 def test_the_contact_sheet_shows_lines_of_every_domain(source: Path, tmp_path: Path) -> None:

@@ -126,9 +126,14 @@ def test_a_zip_of_pages_is_read_like_its_folder(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_read_get_advice(tmp_path: Path) -> None:
-    write(tmp_path / "a.pdf", "%PDF")
-    with pytest.raises(FadaError, match=r"For .pdf: `fada segment FILE.pdf"):
+    write(tmp_path / "a.heic", "ftypheic")
+    with pytest.raises(FadaError, match=r"For .heic: save the photographs as JPEG or PNG"):
         read_lines(tmp_path)
+    (tmp_path / "a.heic").unlink()
+    write(tmp_path / "a.pdf", "%PDF")
+    lines = read_lines(tmp_path)
+    assert list(lines) == []
+    assert str(lines.skipped[0]).startswith("a.pdf: a PDF: `fada transcribe` reads its pages")
 
 
 def test_every_image_of_a_tiff_file_is_a_line_and_of_an_animation_the_first(tmp_path: Path) -> None:

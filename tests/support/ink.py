@@ -7,6 +7,7 @@ import numpy as np
 
 from fada.data.line import Line
 from fada.models.ctc import CTCRecognizer
+from fada.text.alphabet import Alphabet
 
 
 def written(text: str, symbols: Sequence[str], doubt: float = 0.1, seed: int = 0) -> np.ndarray:
@@ -21,10 +22,8 @@ def written(text: str, symbols: Sequence[str], doubt: float = 0.1, seed: int = 0
 class InkReader(CTCRecognizer):
     """A CTC recogniser that reads what the column `ink` of a line says, with doubt."""
 
-    blank = 0
-
     def __init__(self, symbols: Sequence[str], doubt: float = 0.1) -> None:
-        self.symbols, self.doubt = tuple(symbols), doubt
+        self._alphabet, self.doubt = Alphabet(tuple(symbols)), doubt
 
     def scores(self, line: Line) -> np.ndarray:
         return written(str(line.extra["ink"]), self.symbols, self.doubt)

@@ -20,7 +20,7 @@ class PageCrop:
     Attributes:
         page: the page image.
         page_size: its width and height in pixels.
-        polygon: the outline in pixels of the page image.
+        polygon: the outline in pixels of the page image; empty if the lines of the page were not looked for.
         baseline: the baseline in pixels, if there is one.
         xml: the ALTO or PAGE file, None if it is not a file of its own.
         base: the folder of the source that the file belongs to: a copy keeps its place below it.
@@ -30,6 +30,7 @@ class PageCrop:
         line_id: id of the line in that file.
         grow: by how much of its height the outline is widened: so much upwards, 0.4 of it downwards and sideways.
         upright: whether the page is turned as its orientation tag says; if not, it is used as it is stored.
+        made: whether the page image was made for reading, of a PDF or by turning: what is written takes it along.
     """
 
     page: Path
@@ -44,6 +45,7 @@ class PageCrop:
     upright: bool = True
     base: Path | None = None
     zone: str | None = None
+    made: bool = False
 
     @property
     def _margins(self) -> tuple[int, int]:
@@ -72,16 +74,20 @@ class PageCrop:
         across = (left + share * (right - left) - min(xs)) / max(max(xs) - min(xs), 1e-9)
         return min(max(across, 0.0), 1.0)
 
-    def load(self) -> "Image.Image":
-        """The line in grey; what lies outside its outline is filled with the grey of the paper inside."""
+    def load(self, *, colours: bool = False) -> "Image.Image":
+        """The line in grey, or in its colours; what lies outside its outline is filled with the paper's tone inside."""
+        changed = self.page.stat().st_mtime_ns if self.page.exists() else 0
+        return self.cut((_load_colours if colours else _load_page)(self.page, changed, self.upright))
+
+    def cut(self, page: "Image.Image") -> "Image.Image":
+        """The line out of its page, as :meth:`load` gives it."""
         import numpy as np
         from PIL import Image, ImageDraw
 
         from fada.data.images import paper_and_ink
 
         left, top = self.box[:2]
-        changed = self.page.stat().st_mtime_ns if self.page.exists() else 0
-        crop = _load_page(self.page, changed, self.upright).crop(self.box)
+        crop = page.crop(self.box)
         mask = Image.new("1", crop.size, 0)
         pen = ImageDraw.Draw(mask)
         up, aside = self._margins
@@ -90,7 +96,9 @@ class PageCrop:
         inside = np.asarray(mask)
         pixels = np.array(crop)
         if inside.any():
-            pixels[~inside] = paper_and_ink(pixels[inside])[0]
+            within = pixels[inside].reshape(int(inside.sum()), -1)
+            tones = [paper_and_ink(within[:, channel])[0] for channel in range(within.shape[1])]
+            pixels[~inside] = tones if pixels.ndim == 3 else tones[0]
         return Image.fromarray(pixels)
 
 
@@ -99,6 +107,13 @@ def _load_page(path: Path, changed: int, upright: bool) -> "Image.Image":
     from fada.data.images import load_line_image
 
     return load_line_image(path, upright=upright)
+
+
+@lru_cache(maxsize=2)
+def _load_colours(path: Path, changed: int, upright: bool) -> "Image.Image":
+    from fada.data.images import load_upright
+
+    return load_upright(path, upright=upright)[0]
 
 
 def area(polygon: Sequence[Point]) -> float:

@@ -36,6 +36,10 @@ MAX_WIDTH = 16_384
 _LEAST_CONTRAST = 48.0  # grey levels; below it a blank line would have its paper grain stretched into "ink"
 
 
+class TooLargeError(FadaError):
+    """An image has more pixels than are decoded."""
+
+
 def load_line_image(
     source: ImageSource, *, max_pixels: int = MAX_PIXELS, where: str | None = None, upright: bool = True
 ) -> Image.Image:
@@ -101,7 +105,7 @@ def _opened(source: ImageSource, max_pixels: int, where: str | None) -> Iterator
     except FileNotFoundError:
         raise FadaError(f"{where}: no such image file.") from None
     except Image.DecompressionBombError as error:
-        raise FadaError(
+        raise TooLargeError(
             f"{where}: the image is too large to open safely ({error}). Scale it down or cut it into lines."
         ) from None
     except UnidentifiedImageError:
@@ -133,12 +137,12 @@ def _check_size(size: tuple[int, int], max_pixels: int, where: str) -> None:
     if width < 1 or height < 1:
         raise FadaError(f"{where}: the image is {width} x {height} pixels, expected at least 1 x 1.")
     if width * height > max_pixels:
-        raise FadaError(
+        raise TooLargeError(
             f"{where}: the image is {width:,} x {height:,} pixels, more than the limit of {max_pixels:,}. "
             "Scale it down or cut it into lines."
         )
     if max(width, height) > MAX_SIDE:
-        raise FadaError(
+        raise TooLargeError(
             f"{where}: the image is {width:,} x {height:,} pixels, longer than {MAX_SIDE:,}. Cut it into lines."
         )
 
@@ -256,7 +260,7 @@ def image_size(source: ImageSource, what: str = "") -> ImageSize:
                 known = image.format != "PNG" or "exif" in image.info  # else Pillow decodes all of it to find out
                 sideways = known and image.getexif().get(0x0112) in (5, 6, 7, 8)
     except Image.DecompressionBombError as error:
-        raise FadaError(f"{where} is too large to open safely ({error})") from None
+        raise TooLargeError(f"{where}: the image is too large to open safely ({error}). Scale it down.") from None
     except FadaError:
         raise
     except Exception as error:  # Pillow raises almost anything on broken headers

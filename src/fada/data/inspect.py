@@ -84,7 +84,7 @@ class Inspection:
             for domain in self.domains
         ]
 
-    def inventory_rows(self, most: int | None = None) -> list[dict[str, Any]]:
+    def inventory_rows(self) -> list[dict[str, Any]]:
         """The characters by falling count, with code point, name, share in percent and the domains that have them."""
         total: Counter[str] = Counter()
         for counts in self.characters.values():
@@ -99,7 +99,7 @@ class Inspection:
                 "percent": 100 * count / everything,
                 "domains": " ".join(domain for domain in self.domains if self.characters[domain][character]),
             }
-            for character, count in sorted(total.items(), key=lambda item: (-item[1], item[0]))[:most]
+            for character, count in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         ]
 
     def width_rows(self) -> list[dict[str, Any]]:
@@ -202,9 +202,10 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 _TILE, _LINE, _LABEL, _GAP = 720, 56, 22, 12
 _PAPER, _INK, _FAINT = 255, 0, 120
+_COLUMNS = 2
 
 
-def contact_sheet(samples: Mapping[str, Sequence[Line]], path: PathLike, columns: int = 2) -> Path:
+def contact_sheet(samples: Mapping[str, Sequence[Line]], path: PathLike) -> Path:
     """Draw some lines of every domain, each above its transcription, into one PNG."""
     from PIL import Image, ImageDraw
 
@@ -217,14 +218,14 @@ def contact_sheet(samples: Mapping[str, Sequence[Line]], path: PathLike, columns
     if not tiles:
         raise FadaError("none of the lines has an image, so there is no contact sheet to draw.")
     tall = _LINE + _LABEL + _GAP
-    heights = [_GAP + 28 + -(-len(drawn) // columns) * tall for _, drawn in tiles]
-    sheet = Image.new("L", (_GAP + columns * (_TILE + _GAP), sum(heights) + _GAP), _PAPER)
+    heights = [_GAP + 28 + -(-len(drawn) // _COLUMNS) * tall for _, drawn in tiles]
+    sheet = Image.new("L", (_GAP + _COLUMNS * (_TILE + _GAP), sum(heights) + _GAP), _PAPER)
     pen = ImageDraw.Draw(sheet)
     top = 0
     for (domain, drawn), height in zip(tiles, heights, strict=True):
         pen.text((_GAP, top + _GAP), f"domain {domain}", fill=_INK, font=head)
         for place, tile in enumerate(drawn):
-            row, column = divmod(place, columns)
+            row, column = divmod(place, _COLUMNS)
             sheet.paste(tile, (_GAP + column * (_TILE + _GAP), top + _GAP + 28 + row * tall))
         top += height
     path = Path(path)

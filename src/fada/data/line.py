@@ -123,7 +123,7 @@ class Skipped:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.reason}"
+        return f"{self.source}: {self.reason.removeprefix(f'{self.source}: ')}"  # which many errors begin with
 
 
 def printable(text: str) -> str:
@@ -143,6 +143,7 @@ class Log:
 
     def skip(self, source: str, reason: str, kind: str | None = None, lines: int = 1) -> None:
         """Record something left out. `kind` is the reason without its details, for counting."""
+        reason = reason.removeprefix(f"{source}: ")
         self.skipped_count += lines
         self.reasons[kind or reason] += lines
         if len(self.skipped) < LISTED:

@@ -16,6 +16,7 @@ from fada.errors import FadaError
 from fada.text.characters import natural_key
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
+PDF = ".pdf"
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})
 GT_SUFFIX = ".gt.txt"
 IDS = "ids.json"

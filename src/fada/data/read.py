@@ -36,7 +36,6 @@ ZIP_RATIO = 200
 """Neither is one that unpacks to more than a gigabyte and so many times its own size."""
 
 ADVICE: Mapping[str, str] = {
-    ".pdf": "`fada segment FILE.pdf --out pages/` finds the lines of its pages (extra pages); then give pages/",
     ".heic": "save the photographs as JPEG or PNG",
     ".heif": "save the photographs as JPEG or PNG",
     ".djvu": "export its pages as images (for instance with ddjvu -format=tiff)",
@@ -270,6 +269,8 @@ class Texts:
     """Whether texts of validation and test are read too, where no split is asked for."""
     left_out: int = field(default=0, init=False)
     """How many files and rows were left out for that."""
+    wanted: Callable[[int], bool] = lambda place: True
+    """Which of the files are read, by their places in :meth:`files`; standard input follows them."""
     _divided: set[Path | None] = field(default_factory=set, init=False)
     place: str = field(default="", init=False)
     """The file that is being read."""
@@ -285,13 +286,14 @@ class Texts:
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         files = self.files()
         self._divided = {file.folder for file in files if _split_of(file) == "train"}
-        for file in files:
+        for place, file in enumerate(files):
             self.place = str(file.path)
-            yield from self._file(file)
+            if self.wanted(place):
+                yield from self._file(file)
         for folder in map(Path, self.paths):
             if TextFile(folder, folder) not in files and folder.is_dir() and (pages := _pages(folder)):
                 self.log.note(f"{folder}: {len(pages)} XML files beside text files or tables; name them to read them")
-        if STANDARD_INPUT in self.paths:
+        if STANDARD_INPUT in self.paths and self.wanted(len(files)):
             if self.reading.domain is None:
                 raise FadaError("standard input has no folder or file name to take the domain from: give it --domain.")
             for line in plain_text.stream_lines(sys.stdin.buffer, "standard input", self.reading.encoding):

@@ -1,6 +1,6 @@
 """How lines are read: one settings object for every command that reads, and which column of a table holds what."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,10 @@ class Reading(BaseModel):
         grow: widen the outlines of ALTO and PAGE lines by this share of their height, upwards most, where they cut
             accents off; 0.15 is a good value for outlines that were derived from baselines.
         untranscribed: in a folder of `line.png` + `line.gt.txt`, also read the images without a text, as for
-            transcribing; otherwise they are skipped.
+            transcribing; otherwise they are skipped. Photographs of pages, and PDFs, are divided into their lines.
+        pages: on which photographed pages lines are looked for, told by their ids; all by default. In the
+            place of the lines of another page there is one, cut out of nothing.
+        store: where these pages and their lines are kept (:class:`fada.data.segment.store.PageStore`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -69,6 +72,8 @@ class Reading(BaseModel):
     encoding: str | None = None
     grow: float = Field(default=0.0, ge=0, le=MOST_GROWTH)
     untranscribed: bool = False
+    pages: Callable[[str], bool] | None = None
+    store: Any = Field(default=None, exclude=True, repr=False)
 
     @field_validator("split")
     @classmethod

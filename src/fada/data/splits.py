@@ -223,12 +223,7 @@ def _number(pages: int, share: float, minimum: int) -> int:
     return max(int(pages * share + 0.5), 1) if share > 0 and pages >= minimum else 0
 
 
-def with_splits(
-    lines: LineSet,
-    group: Callable[[Line], str],
-    shares: tuple[float, float, float] = SHARES,
-    resplit: bool = False,
-) -> LineSet:
+def with_splits(lines: LineSet, group: Callable[[Line], str], resplit: bool = False) -> LineSet:
     """The lines with a split each; those stored with them are kept if there is a training part among them."""
     assigned: dict[str, str] | None = None
 
@@ -240,7 +235,7 @@ def with_splits(
             for line in lines._read(Log(), False):
                 stored.add(line.split)
                 groups.setdefault(group(line), line.domain)
-            assigned = {} if "train" in stored and not resplit else assign_splits(groups.items(), shares)
+            assigned = {} if "train" in stored and not resplit else assign_splits(groups.items(), SHARES)
         for line in lines._read(log, media):
             yield with_extra(line, split=assigned[group(line)]) if assigned else line
 

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fada.common.files import write_json
+from fada.common.files import is_stream, write_json
 from fada.data.formats.registry import format_by_ending, formats, written_format
 from fada.data.line import LineSet, PathLike, Provenance, Transcription, nothing_to_write
 from fada.data.places import IDS, IMAGE_SUFFIXES, is_inside, walk
@@ -52,7 +52,7 @@ def write_transcriptions(
     options: dict[str, Any] = {"blank": blank} if chosen.name == "same" else {}
     if not chosen.is_folder(destination):
         written = chosen.write(results, destination, format=chosen.name, provenance=provenance, **options)
-        if chosen.name in _RECORD_INSIDE or not destination.is_file():
+        if chosen.name in _RECORD_INSIDE or is_stream(destination):
             return written
         beside = destination.with_name(f"{destination.name}.{RECORD}")
         write_json(beside, provenance.to_dict())

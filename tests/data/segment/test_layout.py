@@ -3,7 +3,7 @@
 import numpy as np
 
 from fada.data.segment.layout import arrange
-from fada.data.segment.rows import Row
+from fada.data.segment.rows import Row, _join
 
 DISTANCE = 25.0
 
@@ -67,3 +67,41 @@ def test_the_strip_of_a_neighbouring_page_is_left_out_and_counted() -> None:
 
 def test_nothing_is_nothing() -> None:
     assert arrange([], 100, DISTANCE) == ([], 0)
+
+
+def joined(*rows: Row) -> Row:
+    """Pieces put together."""
+    found = rows[0]
+    for other in rows[1:]:
+        found = _join(found, other)
+    return found
+
+
+def test_a_row_joined_across_a_gutter_by_a_number_in_it_is_taken_apart() -> None:
+    left, right = column(100, 400, 30), column(440, 740, 30)
+    number = row(410, 432, left[7].middle)
+    rows = [*left[:7], *left[8:], *right[:7], *right[8:], joined(left[7], number, right[7])]
+    blocks, _ = arrange(rows, 1000, DISTANCE)
+    found = [(r.left, r.right) for block in blocks for r in block.rows]
+    assert found == [(100, 400)] * 30 + [(440, 740)] * 7 + [(410, 432)] + [(440, 740)] * 23
+    blocks, _ = arrange(rows, 1000, DISTANCE, right_to_left=True)
+    found = [(r.left, r.right) for block in blocks for r in block.rows]
+    assert found[:30] == [(440, 740)] * 30
+    assert sorted(found[30:]) == [(100, 400)] * 30 + [(410, 432)]
+
+
+def test_a_mark_in_the_margin_is_no_beginning_of_its_row_and_an_initial_is_one() -> None:
+    text = column(200, 700, 14)
+    marked = joined(row(120, 160, text[4].middle), text[4])
+    initial = joined(row(170, 195, text[8].middle), text[8])
+    rows = [*text[:4], marked, *text[5:8], initial, *text[9:]]
+    blocks, _ = arrange(rows, 1000, DISTANCE)
+    assert [(block.zone, len(block.rows)) for block in blocks] == [("main", 14), ("margin", 1)]
+    assert blocks[0].rows[4].left == 200
+    assert blocks[0].rows[8] is initial
+
+
+def test_a_row_that_begins_in_the_gutter_belongs_to_the_column_after_it() -> None:
+    left, right = column(100, 400, 30), column(440, 740, 30)
+    right[9] = row(405, 740, right[9].middle)
+    assert order_of([*left, *right], *left, *right)

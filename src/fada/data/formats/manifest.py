@@ -2,6 +2,8 @@
 
 import csv
 import json
+import pickle
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -64,11 +66,20 @@ def _write_json(results: Iterable[Transcription], opened: TextIO) -> None:
 
 
 def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str) -> None:
-    rows = [columns_of(result) for result in results]
-    names = dict.fromkeys(name for row in rows or [columns_of(Transcription("", ""))] for name in row)
-    writer = csv.DictWriter(opened, list(names), dialect=dialect, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    """Which columns there are is known after the last row: until then the rows wait on disk."""
+    names: dict[str, None] = {}
+    count = 0
+    with tempfile.TemporaryFile() as waiting:
+        for result in results:
+            count += 1
+            row = {key: _cell(value) for key, value in columns_of(result).items()}
+            names |= dict.fromkeys(row)
+            pickle.dump(row, waiting)
+        waiting.seek(0)
+        fields = list(names or columns_of(Transcription("", "")))
+        writer = csv.DictWriter(opened, fields, dialect=dialect, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(pickle.load(waiting) for _ in range(count))
 
 
 def _cell(value: Any) -> Any:

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fada.data.images import Frame, frames_of
+from fada.data.crop import PageCrop
+from fada.data.images import Frame, TooLargeError, frames_of, image_size
 from fada.data.line import Line, LineSet, Log, split_of
-from fada.data.places import AUDIO_SUFFIXES, LINK_OUTSIDE, Base
+from fada.data.places import AUDIO_SUFFIXES, LINK_OUTSIDE, PDF, Base
 from fada.data.reading import Reading
 from fada.errors import FadaError
+
+if TYPE_CHECKING:
+    from fada.data.segment.store import PageStore
 
 
 def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
@@ -17,36 +23,82 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         for file in files:
-            if line := media_line(file, base, reading, log, None):
-                if reading.untranscribed and line.image is not None and media:
-                    on_page = lines_of_page(line, file)
-                    yield from on_page
-                    if on_page:
-                        continue
-                number = frames_of(file)
-                if number == 1 or file.suffix.lower() not in (".tif", ".tiff"):
-                    note_frames(file, number, base, log)
-                    yield line
-                    continue
-                for place in range(number):
-                    name = f"#{place + 1}"
-                    yield replace(line, id=line.id + name, source=line.source + name, image=Frame(file, place))
+            line = media_line(file, base, reading, log, None)
+            if line is None:
+                continue
+            if file.suffix.lower() == PDF and media and not reading.untranscribed:
+                log.skip(line.source, "a PDF: `fada transcribe` reads its pages, `fada segment` finds their lines")
+            elif reading.untranscribed and media and (found := pages_of(line, file, reading, log)) is not None:
+                yield from found
+            else:
+                yield from _lines_of_file(line, file, base, log)
 
-    return LineSet(read, str(source), expected=len(files))
+    return LineSet(read, str(source), expected=None if any(one.suffix.lower() == PDF for one in files) else len(files))
 
 
-def lines_of_page(line: Line, file: Path) -> list[Line]:
-    """The lines of a photographed page; none if the image is a line, or cannot be read."""
-    from fada.data.segment.page import lines_on
+def _lines_of_file(line: Line, file: Path, base: Base, log: Log) -> Iterator[Line]:
+    """A line; of a TIFF file with several images, a line for each."""
+    number = frames_of(file)
+    if number == 1 or file.suffix.lower() not in (".tif", ".tiff"):
+        note_frames(file, number, base, log)
+        yield line
+        return
+    for place in range(number):
+        name = f"#{place + 1}"
+        yield replace(line, id=line.id + name, source=line.source + name, image=Frame(file, place))
 
+
+def pages_of(line: Line, file: Path, reading: Reading, log: Log) -> Iterator[Line] | None:
+    """The lines of the photographed pages of a file; None if it is no page but a line, or no image that can be read.
+
+    Args:
+        line: what the file is as a whole: its lines have its domain, and names that begin with its own.
+    """
+    if line.image is None:
+        return None
+    from fada.data.segment.page import LINE_HEIGHT
+
+    wanted = reading.pages or (lambda name: True)
     try:
-        crops = lines_on(file)
+        pages = (reading.store or _default_store()).pages(file, lambda suffix: wanted(line.id + suffix))
+    except TooLargeError as error:
+        log.skip(line.source, str(error).removeprefix(f"{file.name}: "), "image too large")
+        return iter(())
     except FadaError:
-        return []  # told when it is read
-    return [
-        replace(line, id=f"{line.id}#line_{place}", source=f"{line.source}#line_{place}", image=crop)
-        for place, crop in enumerate(crops or (), 1)
-    ]
+        return None  # told when it is read
+    if pages is None:
+        return None
+
+    def lines() -> Iterator[Line]:
+        try:
+            for page in pages:
+                name, source = f"{line.id}{page.suffix}", line.source
+                if page.suffix:
+                    source += f", page {page.suffix.removeprefix('-').lstrip('0')}"
+                for note in page.notes:
+                    log.note(f"{source}: {note}")
+                crops = page.crops()
+                if not crops and not page.made and image_size(file).height < 2 * LINE_HEIGHT:
+                    yield line  # a word, cut out of its page large
+                elif not crops:
+                    if page.problem:
+                        log.skip(source, page.problem.removeprefix(f"{page.image}: "), "page without lines")
+                    if reading.pages is not None:  # it keeps its place among the others
+                        yield replace(line, id=name, source=source, image=PageCrop(page.image, (0, 0), ()))
+                for place, crop in enumerate(crops, 1):
+                    number = f"#line_{place}"
+                    yield replace(line, id=name + number, source=source + number, image=crop)
+        except FadaError as error:
+            log.skip(line.source, str(error).removeprefix(f"{file}: "), "file of pages not read")
+
+    return lines()
+
+
+@lru_cache(maxsize=1)
+def _default_store() -> "PageStore":
+    from fada.data.segment.store import PageStore
+
+    return PageStore()
 
 
 def note_frames(file: Path, number: int, base: Base, log: Log) -> None:

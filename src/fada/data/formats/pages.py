@@ -107,7 +107,7 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
                 tree = xml.parse(file.read_bytes(), name)
                 pages = read_pages(tree, name)
             except (FadaError, OSError) as error:
-                log.skip(name, str(error).removeprefix(f"{name}: "), "XML file not read")
+                log.skip(name, str(error), "XML file not read")
                 continue
             kind = xml.local_name(tree.getroot())
             if kind != HTML and not xml.text_lines(tree.getroot()):

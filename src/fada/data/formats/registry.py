@@ -21,7 +21,7 @@ from typing import Any, Protocol, cast
 
 from fada.common.tables import TEXT_SUFFIXES
 from fada.data.line import LineSet, Provenance, Transcription
-from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES
+from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES, PDF
 from fada.data.reading import Reading
 from fada.errors import EXTRAS, FadaError, missing_extra
 
@@ -102,7 +102,7 @@ _OURS = (
     Format("xml", f"{_HERE}.pages", (".xml", ".hocr"), _PARTS),
     Format("pairs", f"{_HERE}.pairs", (GT_SUFFIX,), _PARTS, folder=True, needs_image=True),
     Format("manifest", f"{_HERE}.manifest", tuple(sorted(TEXT_SUFFIXES)), _PARTS, columns=True),
-    Format("images", f"{_HERE}.media", tuple(sorted(IMAGE_SUFFIXES))),
+    Format("images", f"{_HERE}.media", (*sorted(IMAGE_SUFFIXES), PDF)),
     Format("audio", f"{_HERE}.media", tuple(sorted(AUDIO_SUFFIXES))),
     Format("same", f"{_HERE}.pages", endings=(".xml",), folder=None),
     Format("alto", f"{_HERE}.pages", endings=(".alto.xml", ".xml"), folder=None, needs_image=True),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from fada.common.files import write_bytes
 from fada.data.crop import PageCrop, Point, part_of
 from fada.data.formats.pairs import write_image
 from fada.data.formats.text import by_page
@@ -74,7 +75,11 @@ def sheets(results: Iterable[Transcription], folder: Path | None = None) -> Iter
         if isinstance(line.image, PageCrop):
             crops = [one.line.image for one in found if one.line and isinstance(one.line.image, PageCrop)]
             pairs = [SheetLine(crop, result) for crop, result in zip(crops, found, strict=True)]
-            yield Sheet(name, line.image.page.name, line.image.page_size, pairs)
+            image = line.image.page.name
+            if folder is not None and line.image.made:  # of a PDF, or turned: there is no such file elsewhere
+                image = f"{Path(name).name}{line.image.page.suffix}"
+                write_bytes(folder / f"{name}{line.image.page.suffix}", line.image.page.read_bytes())
+            yield Sheet(name, image, line.image.page_size, pairs)
             continue
         if folder is not None:
             image = write_image(line, str(folder / name)).name

@@ -1,7 +1,8 @@
 """The order of rows on a page: columns by their gutters, pages of an opening one after the other, margins told apart.
 
 The page is cut at its widest gutter, the two sides likewise, and so on (a recursive XY cut); a row that spans a gutter,
-such as a heading over two columns, is read where it stands.
+such as a heading over two columns, is read where it stands. A row that was put together across a gutter, because a
+number stands in it, is taken apart again.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,10 @@ _CROSSING = 0.06
 """Share of the rows that may cross a gutter."""
 _GUTTER = 0.4
 """Width of the narrowest gutter, in distances of rows."""
+_IN_GUTTER = 0.6
+"""How far beyond a gutter a row that was joined across it may be taken apart, in distances of rows."""
+_MARK = 1.8
+"""A piece that begins so far to the left of its column, in distances of rows, is a mark in the margin, no initial."""
 _EDGE = 0.012
 """How near the edge of the image a row is cut off, as a share of its width."""
 
@@ -97,9 +102,10 @@ def _upright(rows: Sequence[Row]) -> list[_Placed]:
 
 def _cut(rows: Sequence[_Placed], distance: float, right_to_left: bool) -> list[list[_Placed]]:
     """Parts of the page in reading order."""
-    gutter = _widest_gutter(rows, distance)
-    if gutter is None:
+    strip = _widest_gutter(rows, distance)
+    if strip is None:
         return [_from_the_top(rows, distance)] if rows else []
+    rows, gutter = [part for row in rows for part in _taken_apart(row, strip, distance, right_to_left)], sum(strip) / 2
     spanning = sorted((row for row in rows if row.left < gutter < row.right), key=lambda row: row.level)
     beside = [row for row in rows if not row.left < gutter < row.right]
     parts: list[list[_Placed]] = []
@@ -116,8 +122,27 @@ def _cut(rows: Sequence[_Placed], distance: float, right_to_left: bool) -> list[
     return parts
 
 
-def _widest_gutter(rows: Sequence[_Placed], distance: float) -> float | None:
-    """The middle of the widest strip that (nearly) no row crosses; None where there is one column."""
+def _taken_apart(row: _Placed, strip: tuple[float, float], distance: float, right_to_left: bool) -> list[_Placed]:
+    """The pieces of a row that was joined across a gutter; what begins in the gutter belongs to the column after it."""
+    gutter, reach = sum(strip) / 2, _IN_GUTTER * distance
+    if not row.left < gutter < row.right:
+        return [row]
+    shift = row.left - row.row.left
+    inside = [j for j in row.row.joints if strip[0] - reach <= sum(j) / 2 + shift <= strip[1] + reach]
+    parts: list[_Placed] = []
+    for part in row.row.parted(inside):
+        left, right = part.left + shift, part.right + shift
+        begins, ends = strip[0] - reach <= left, right <= strip[1] + reach
+        if left < gutter < right and begins and not (ends and right_to_left):
+            left = gutter
+        elif left < gutter < right and ends:
+            right = gutter
+        parts.append(_Placed(part, left, right, row.level))
+    return parts
+
+
+def _widest_gutter(rows: Sequence[_Placed], distance: float) -> tuple[float, float] | None:
+    """Edges of the widest strip that (nearly) no row crosses; None where there is one column."""
     if len(rows) < 2:
         return None
     start = min(row.left for row in rows)
@@ -132,7 +157,7 @@ def _widest_gutter(rows: Sequence[_Placed], distance: float) -> float | None:
     if not inside.any():
         return None
     widest = int(np.argmax((ends - begins) * inside))
-    return start + (begins[widest] + ends[widest]) / 2
+    return start + float(begins[widest]), start + float(ends[widest])
 
 
 def _from_the_top(rows: Sequence[_Placed], distance: float) -> list[_Placed]:
@@ -163,7 +188,8 @@ def _zoned(blocks: list[Block], distance: float) -> list[Block]:
     found: list[Block] = []
     for block in blocks:
         if any(block is other for other in main):
-            found += _without_number(block, distance)
+            column, marks = _without_marks(block, distance)
+            found += [*_without_number(column, distance), *marks]
         else:
             found.append(Block(block.rows, _zone_of(block, main, distance)))
     return found
@@ -177,6 +203,22 @@ def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
     columns = [c for c in main if min(c.right, block.right) - max(c.left, block.left) > 0.5 * block.width]
     is_between_rows = any(column.rows[0].middle < level < column.rows[-1].middle for column in columns)
     return "margin" if is_between_rows or not columns else "main"
+
+
+def _without_marks(block: Block, distance: float) -> tuple[Block, list[Block]]:
+    """A column, and what stands in the margin before its rows and was taken for their beginning."""
+    left = block.left
+    rows: list[Row] = []
+    marks: list[Block] = []
+    for row in block.rows:
+        before = (
+            [j for j in row.joints if abs(j[1] - left) < 1.2 * distance] if row.left < left - _MARK * distance else []
+        )
+        if before:
+            mark, row = row.parted(before[-1:])
+            marks.append(Block((mark,), "margin"))
+        rows.append(row)
+    return Block(tuple(rows), block.zone), marks
 
 
 def _without_number(block: Block, distance: float) -> list[Block]:

@@ -1,15 +1,14 @@
 """The lines of one page image: found, put in order, outlined."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fada.data.crop import PageCrop, Point
-from fada.data.images import image_size, load_line_image
-from fada.data.segment.detector import is_installed, text_map, version
+from fada.data.images import image_size
+from fada.data.segment.detector import text_map, version
 from fada.data.segment.layout import Zone, arrange
 from fada.data.segment.outline import baseline_of, ink_of, outline_of
 from fada.data.segment.rows import find_rows, stands_upright
@@ -55,10 +54,18 @@ class PageLines:
     segmenter: str = ""
     sideways: bool = False
 
-    def crops(self, file: Path) -> list[PageCrop]:
-        """The lines as cuts out of the page's image file."""
+    def crops(self, file: Path, *, made: bool = False) -> list[PageCrop]:
+        """The lines as cuts out of the page's image file, which may have been made for it."""
         return [
-            PageCrop(file, self.size, line.outline, line.baseline, region=f"block_{line.block + 1}", zone=line.zone)
+            PageCrop(
+                file,
+                self.size,
+                line.outline,
+                line.baseline,
+                region=f"block_{line.block + 1}",
+                zone=line.zone,
+                made=made,
+            )
             for line in self.lines
         ]
 
@@ -75,6 +82,7 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
     rows = [row for row in rows if row.width > height and row.score > _FAINT]
     map_height, map_width = text.shape
     blocks, cut_off = arrange(rows, map_width, distance, right_to_left=right_to_left)
+    rows = [row for block in blocks for row in block.rows]
     grey = np.asarray(page.convert("L").resize((map_width, map_height), reducing_gap=2.0))
     ink = ink_of(grey, height) if rows else np.zeros_like(text)
     scale = np.array([page.width / map_width, page.height / map_height])
@@ -97,16 +105,3 @@ def is_page(file: Path) -> bool:
     width, height, _, sideways = image_size(file)
     width, height = (height, width) if sideways else (width, height)
     return height > LINE_HEIGHT and width < 2 * height
-
-
-def lines_on(file: Path) -> list[PageCrop] | None:
-    """The lines of an image file that is a page; None if it is a line, or nothing is installed to find any."""
-    if not is_installed() or not is_page(file):
-        return None
-    return list(_crops(file, file.stat().st_mtime_ns))
-
-
-@lru_cache(maxsize=1024)
-def _crops(file: Path, changed: int) -> tuple[PageCrop, ...]:
-    """Found once, however often the lines are gone through."""
-    return tuple(find_lines(load_line_image(file)).crops(file))

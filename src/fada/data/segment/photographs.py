@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
 from fada.data.images import FORMATS, MAX_PIXELS, load_line_image
+from fada.data.places import PDF
 from fada.data.segment.manifests import images_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from PIL import Image
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pdf", ".png", ".tif", ".tiff", ".webp"})
+SUFFIXES = frozenset({".bmp", ".gif", ".jp2", ".jpeg", ".jpg", PDF, ".png", ".tif", ".tiff", ".webp"})
 DRAWING = ".lines.png"
 """What the name of a drawing of found lines ends in; it is no page."""
 POINTS_PER_INCH = 72
@@ -25,13 +26,24 @@ _DOTS_PER_INCH = (150.0, 300.0, 600.0)
 
 @dataclass(frozen=True)
 class Photograph:
-    """The image of a page: `name` for files made of it, `file` on disk."""
+    """The image of a page.
+
+    Attributes:
+        name: for files made of it.
+        file: on disk.
+        made: whether the file was made, of a PDF, a TIFF or by turning.
+        problem: why it could not be made, if so.
+    """
 
     name: str
     file: Path
+    made: bool = False
+    problem: str = ""
 
     def load(self) -> "Image.Image":
         """The page in grey, upright."""
+        if self.problem:
+            raise FadaError(self.problem)
         return load_line_image(self.file)
 
 
@@ -52,7 +64,9 @@ def find_files(source: str | os.PathLike[str]) -> list[Path]:
     return files
 
 
-def photographs(file: Path, folder: Path, rotate: int = 0) -> Iterator[Photograph]:
+def photographs(
+    file: Path, folder: Path, rotate: int = 0, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[Photograph]:
     """The pages of a file; those of a PDF, of a TIFF with several, and turned ones are written to `folder` first.
 
     What was written there before is used as it is.
@@ -61,18 +75,22 @@ def photographs(file: Path, folder: Path, rotate: int = 0) -> Iterator[Photograp
         file: an image or a PDF.
         folder: for pages that are no file of their own; it exists.
         rotate: degrees by which each is turned clockwise: 0, 90, 180 or 270.
+        wanted: which pages, by their names; it is asked once for each, in order.
     """
-    if file.suffix.lower() == ".pdf":
-        yield from _pages_of_pdf(file, folder, rotate)
+    if file.suffix.lower() == PDF:
+        yield from _pages_of_pdf(file, folder, rotate, wanted)
         return
     frames = _frames(file)
     if frames > 1:
         for number in range(frames):
-            yield _written(partial(_frame, file, number), f"{file.stem}-{number + 1:04d}", folder, rotate)
-    elif rotate:
-        yield _written(partial(load_line_image, file), file.stem, folder, rotate)
-    else:
-        yield Photograph(file.stem, file)
+            if wanted(name := f"{file.stem}-{number + 1:04d}"):
+                yield _written(partial(_frame, file, number), name, folder, rotate)
+    elif wanted(file.stem):
+        yield (
+            _written(partial(load_line_image, file), file.stem, folder, rotate)
+            if rotate
+            else Photograph(file.stem, file)
+        )
 
 
 def _frames(file: Path) -> int:
@@ -88,12 +106,18 @@ def _frames(file: Path) -> int:
 def _frame(file: Path, number: int) -> "Image.Image":
     from PIL import Image
 
-    with Image.open(file, formats=FORMATS) as image:
-        image.seek(number)
-        return load_line_image(image.copy(), where=f"{file}, page {number + 1}")
+    where = f"{file}, page {number + 1}"
+    try:
+        with Image.open(file, formats=FORMATS) as image:
+            image.seek(number)
+            return load_line_image(image.copy(), where=where)
+    except FadaError:
+        raise
+    except Exception as error:  # Pillow raises almost anything on broken images
+        raise FadaError(f"{where}: the image is broken or cut off ({error}). Export it again.") from None
 
 
-def _pages_of_pdf(file: Path, folder: Path, rotate: int) -> Iterator[Photograph]:
+def _pages_of_pdf(file: Path, folder: Path, rotate: int, wanted: Callable[[str], bool]) -> Iterator[Photograph]:
     try:
         import pypdfium2
     except ModuleNotFoundError:
@@ -105,14 +129,20 @@ def _pages_of_pdf(file: Path, folder: Path, rotate: int) -> Iterator[Photograph]
         raise FadaError(f"{file}: not a PDF that can be opened ({error}). Export its pages as images.") from None
     try:
         for number in range(count):
-            yield _written(partial(_drawn, document, number), f"{file.stem}-{number + 1:04d}", folder, rotate)
+            if wanted(name := f"{file.stem}-{number + 1:04d}"):
+                yield _written(partial(_drawn, document, number), name, folder, rotate)
     finally:
         document.close()
 
 
 def _drawn(document: Any, number: int) -> "Image.Image":
     """A page of a PDF in grey."""
-    page = document[number]
+    import pypdfium2
+
+    try:
+        page = document[number]
+    except pypdfium2.PdfiumError as error:
+        raise FadaError(f"page {number + 1}: cannot be drawn ({error}). Export it as an image.") from None
     width, height = page.get_size()
     scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
     image = page.render(scale=scale, grayscale=True).to_pil().convert("L")
@@ -135,9 +165,18 @@ def _written(make: "Callable[[], Image.Image]", name: str, folder: Path, rotate:
     """A page as a file, made unless it is there; a turned one has a name of its own."""
     file = folder / (f"{name}-{rotate}.png" if rotate else f"{name}.png")
     if not file.exists():
-        with replacing(file) as temporary:
-            turned(make(), rotate).save(temporary, format="PNG", compress_level=1)
-    return Photograph(name, file)
+        try:
+            image = make()
+        except FadaError as error:
+            return Photograph(name, file, made=True, problem=str(error))
+        write_image(turned(image, rotate), file)
+    return Photograph(name, file, made=True)
+
+
+def write_image(page: "Image.Image", file: Path) -> None:
+    """Write a page that was made, all of it or nothing."""
+    with replacing(file) as temporary:
+        page.save(temporary, format="PNG", compress_level=1)
 
 
 def turned(page: "Image.Image", rotate: int) -> "Image.Image":

@@ -4,7 +4,7 @@ All lengths are in pixels of the map. A row knows for every column the centre of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,14 @@ class Row:
         centres: (columns,) the height on the map of the core's middle.
         heights: (columns,) of the core.
         score: mean probability.
+        joints: where pieces were put together: the columns where one ends and the next begins.
     """
 
     left: int
     centres: Curve
     heights: Curve
     score: float
+    joints: tuple[tuple[int, int], ...] = ()
 
     @property
     def right(self) -> int:
@@ -62,6 +64,22 @@ class Row:
         part = self.centres[-count:] if right else self.centres[:count]
         slope = float(np.polyfit(np.arange(count), part, 1)[0]) if count > reach / 4 and count > 2 else 0.0
         return float(part[-1] + slope * gap) if right else float(part[0] - slope * gap)
+
+    def parted(self, joints: Sequence[tuple[int, int]]) -> "list[Row]":
+        """The pieces of a row that is taken apart again at some of its joints."""
+        if not joints:
+            return [self]
+        edges = [self.left, *(edge for joint in sorted(joints) for edge in joint), self.right]
+        return [
+            replace(
+                self,
+                left=left,
+                centres=self.centres[left - self.left : right - self.left],
+                heights=self.heights[left - self.left : right - self.left],
+                joints=tuple(joint for joint in self.joints if left < joint[0] and joint[1] < right),
+            )
+            for left, right in zip(edges[::2], edges[1::2], strict=True)
+        ]
 
 
 def stands_upright(text: Map) -> bool:
@@ -199,4 +217,5 @@ def _join(first: Row, second: Row) -> Row:
         np.concatenate([first.centres, between, second.centres[over:]]),
         np.concatenate([first.heights, low, second.heights[over:]]),
         score,
+        (*first.joints, (first.right, first.right + gap), *second.joints),
     )
