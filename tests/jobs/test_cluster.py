@@ -1,15 +1,20 @@
-"""Reading on a Ray cluster: the file of one process, whatever dies meanwhile."""
+"""Work on a Ray cluster: what a single process writes, whatever dies meanwhile."""
 
+import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +23,106 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.source import read_lines
-from fada.jobs.cluster import Cluster
-from fada.jobs.transcribe import transcribe
+from fada.decoding.emissions import Emissions
+from fada.errors import FadaError
+from fada.jobs.cluster import Cluster, Running
 from fada.models.crnn import CRNNRecognizer
 from fada.models.registry import load_recognizer
+from fada.tuning.tuned import Tuned
+from tests.support.cluster_tasks import dying, refusing
+from tests.support.jobs import transcribe
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra [scale] is not installed"),
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc"),
 ]
 
 KILLS = int(os.environ.get("FADA_KILLS", "4"))
 """`make fuzz` kills more often."""
 
 LINES = max(16, 3 * KILLS)
+FAIR = {"RAY_worker_niceness": "0"}
+"""Ray's workers make way for everything else on the machine, which may be another test that waits for nothing."""
+FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
+
+
+def below(process: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError, ValueError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(stat.parent.name))
+    found, todo = list[int](), [process]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found += children
+        todo += children
+    return found
+
+
+def called(processes: list[int], name: str) -> list[int]:
+    """Those of the processes whose command line begins so."""
+    found = []
+    for process in processes:
+        with suppress(OSError):
+            if Path(f"/proc/{process}/cmdline").read_bytes().startswith(name.encode()):
+                found.append(process)
+    return found
+
+
+def end(process: "subprocess.Popen[Any]") -> None:
+    """Kill a process that was started here, with all that it started."""
+    for one in [*below(process.pid), process.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+    process.wait()
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A cluster of two machines with a CPU each, both on this one."""
+
+    address: str
+    token: Path
+    head: "subprocess.Popen[Any]"
+
+    @property
+    def options(self) -> list[str]:
+        return ["--ray-address", self.address, "--ray-token", str(self.token)]
+
+    def cluster(self, workers: int = 2) -> Cluster:
+        return Cluster(self.address, workers, token=self.token)
+
+
+def started(token: Path, *options: str) -> "subprocess.Popen[Any]":
+    """A machine of a cluster."""
+    environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"} | FAIR
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--block", *options, "--disable-usage-stats"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, env={**os.environ, **environment}, cwd="/", **quiet)
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """One cluster for all tests; started elsewhere than in the folder of the tests, as clusters are."""
+    token = tmp_path_factory.mktemp("cluster") / "token"
+    token.write_text(secrets.token_hex(32))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    head = started(token, "--head", "--port", str(port), "--num-cpus", "2", "--include-dashboard", "false")
+    while True:  # until it answers; the time limit of the test ends it otherwise
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        assert head.poll() is None
+        time.sleep(0.2)
+    yield Machines(f"127.0.0.1:{port}", token, head)
+    end(head)
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +147,14 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(model: Path, lines: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     out = tmp_path_factory.mktemp("one") / "out.tsv"
-    done = CliRunner().invoke(app, ["transcribe", str(model), str(lines), "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    run("transcribe", model, lines, "--out", out)
     return out.read_bytes()
 
 
-def actors() -> list[int]:
-    """The processes of actors that were started from here."""
-    found = subprocess.run(["pgrep", "-f", "ray::Reading"], capture_output=True, text=True, check=False).stdout
-    return [int(pid) for pid in found.split()]
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
 
 
 def journal_length(out: Path) -> int:
@@ -73,19 +162,19 @@ def journal_length(out: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
-@pytest.fixture
-def killer(tmp_path: Path) -> Iterator[list[int]]:
-    """Kills an actor whenever the journal has grown; gives the processes killed."""
+@contextmanager
+def killing(victims: Callable[[], list[int]], out: Path, most: int) -> Iterator[list[int]]:
+    """Kills one of the victims, at random, whenever the journal has grown; gives those killed."""
     killed: list[int] = []
     stop = threading.Event()
     rng = np.random.default_rng(0)
 
     def work() -> None:
         seen = 0
-        while not stop.is_set() and len(killed) < KILLS:
-            length = journal_length(tmp_path / "out.tsv")
-            running = actors()
-            if length > seen + 1 and running:
+        while not stop.is_set() and len(killed) < most:
+            length = journal_length(out)
+            running = victims() if length > seen + 1 else []
+            if running:
                 seen = length
                 victim = int(rng.choice(running))
                 with suppress(ProcessLookupError):
@@ -95,42 +184,172 @@ def killer(tmp_path: Path) -> Iterator[list[int]]:
 
     thread = threading.Thread(target=work)
     thread.start()
-    yield killed
-    stop.set()
-    thread.join()
+    try:
+        yield killed
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_killed_actors_lose_and_double_nothing(
-    model: Path, lines: Path, expected: bytes, tmp_path: Path, killer: list[int]
+    machines: Machines, model: Path, lines: Path, expected: bytes, tmp_path: Path
 ) -> None:
-    summary = transcribe(
-        load_recognizer(model),
-        read_lines(lines, untranscribed=True),
-        tmp_path / "out.tsv",
-        model_name=str(model),
-        batch_size=1,
-        cluster=Cluster(workers=2),
-    )
-    assert (tmp_path / "out.tsv").read_bytes() == expected
+    out = tmp_path / "out.tsv"
+    with killing(lambda: called(below(machines.head.pid), "ray::ModelActor"), out, KILLS) as killed:
+        summary = transcribe(
+            load_recognizer(model),
+            read_lines(lines, untranscribed=True),
+            out,
+            model_name=str(model),
+            batch_size=1,
+            cluster=machines.cluster(),
+        )
+    assert out.read_bytes() == expected
     assert len(summary.failed) == 1
     assert "broken.png" in summary.failed[0]
-    assert killer
-    assert not (tmp_path / ".ray.token").exists()
+    assert killed
+
+
+def test_a_machine_that_is_lost_loses_nothing(
+    machines: Machines, model: Path, lines: Path, expected: bytes, tmp_path: Path
+) -> None:
+    """Its actor never comes back: there is no room for a third one."""
+    out = tmp_path / "out.tsv"
+    other = started(machines.token, "--address", machines.address, "--num-cpus", "1")
+
+    def machine() -> list[int]:
+        return called(below(other.pid), str(Path(find_spec("ray").origin or "").parent)) and [other.pid]  # type: ignore[union-attr]
+
+    killed = list[int]()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set() and not killed:
+            if journal_length(out) > 3 and called(below(other.pid), "ray::ModelActor"):
+                killed.append(other.pid)
+                end(other)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        while not machine():
+            time.sleep(0.1)
+        run("transcribe", model, lines, "--out", out, "--batch-size", 1, *machines.options, "--jobs", 3)
+    finally:
+        stop.set()
+        thread.join()
+        end(other)
+    assert out.read_bytes() == expected
 
 
 def test_a_killed_driver_goes_on(model: Path, lines: Path, expected: bytes, tmp_path: Path) -> None:
+    """On a cluster that it starts itself."""
     out = tmp_path / "out.tsv"
-    command = [sys.executable, "-c", "from fada.cli import main; main()"]
-    command += ["transcribe", str(model), str(lines), "--out", str(out), "--ray", "--jobs", "1", "--batch-size", "2"]
-    for more in (4, 8):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+    command = [*FADA, "transcribe", str(model), str(lines), "--out", str(out), "--ray", "--jobs", "1"]
+    command += ["--batch-size", "2"]
+    environment = {**os.environ, **FAIR}
+    for more in range(4, 4 + max(1, KILLS // 4)):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
             before = journal_length(out)
             while job.poll() is None and journal_length(out) < before + more:
                 time.sleep(0.01)
             job.kill()
-            job.communicate()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == expected
-    assert "metrics" not in done.stderr.lower()
-    assert "usage" not in done.stderr.lower()
+    assert "lines were already done" in done.stderr
+    for word in ("metrics", "usage", "telemetry", "dashboard", "warning", "error"):
+        assert word not in done.stderr.lower().replace("broken.png: cannot be opened", "")
+    assert not list(tmp_path.glob(".*.token"))
+
+
+def test_batches_threads_shards_and_a_cluster_give_the_same_bytes(
+    machines: Machines, model: Path, lines: Path, expected: bytes, tmp_path: Path
+) -> None:
+    for batch in (1, 8, 64):
+        for threads in (1, 2):
+            out = tmp_path / f"{batch}-{threads}.tsv"
+            run("transcribe", model, lines, "--out", out, "--batch-size", batch, "--threads", threads)
+            assert out.read_bytes() == expected, (batch, threads)
+    out = tmp_path / "out.tsv"
+    for number in (1, 2):
+        run("transcribe", model, lines, "--out", out, "--shard", f"{number}/2", *machines.options)
+    run("merge", *tmp_path.glob("out.*-of-002.tsv"), "--out", out)
+    assert out.read_bytes() == expected
+
+
+def test_emissions_and_counts_of_a_cluster_are_those_of_one_process(
+    machines: Machines, model: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("emit", model, lines, "--out", tmp_path / "one.npz")
+    monkeypatch.chdir(lines.parent)  # the machines of the cluster are told where a relative path begins
+    run("emit", model, "lines", "--out", tmp_path / "many.npz", *machines.options)
+    one, many = Emissions.load(tmp_path / "one.npz"), Emissions.load(tmp_path / "many.npz")
+    assert one.ids == many.ids
+    assert all(np.array_equal(a, b) for a, b in zip(one.log_probs, many.log_probs, strict=True))
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+
+    for number in range(9):
+        place = tmp_path / "texts" / f"{number % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.txt").write_text(f"li rois {number}\ne\u0301t\n", encoding="utf-8")
+    for texts in (tmp_path / "texts", tmp_path / "texts" / "0" / "0.txt"):
+        run("targets", "build", texts, "--domain-from", "folder", "--out", tmp_path / "one.json")
+        run("targets", "build", texts, "--domain-from", "folder", "--out", tmp_path / "many.json", *machines.options)
+        assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
+
+
+def test_settings_tried_on_a_cluster_are_chosen_as_in_one_process(machines: Machines, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("ab "), 9)).strip() or "a" for _ in range(60)]
+    scores = [np.log(rng.dirichlet(np.ones(4), 14)).astype(np.float32) for _ in texts]
+    names = [f"l{number}" for number in range(len(texts))]
+    Emissions(names, scores, ("", "a", "b", " "), 0, ["x"] * len(texts), texts).save(tmp_path / "e.npz")
+    (tmp_path / "x.txt").write_text("\n".join(texts), encoding="utf-8")
+    run("targets", "build", tmp_path / "x.txt", "--domain", "x", "--out", tmp_path / "targets.json")
+    tune: list[object] = ["tune", tmp_path / "e.npz", "--targets", tmp_path / "targets.json"]
+    tune += [word for lam in (0.2, 0.5, 0.8) for word in ("--lam", lam)]
+    run(*tune, "--out", tmp_path / "one.json")
+    run(*tune, "--out", tmp_path / "many.json", "--store", tmp_path / "store", *machines.options)
+    one, many = (Tuned.load(tmp_path / name).model_dump() for name in ("one.json", "many.json"))
+    for tuned in (one, many):
+        tuned["evidence"].pop("seconds")
+    assert one == many
+    stored = (tmp_path / "store").read_text().count("\n")
+    run(*tune, "--out", tmp_path / "again.json", "--store", tmp_path / "store", *machines.options)
+    assert (tmp_path / "store").read_text().count("\n") == stored  # nothing was decoded again
+
+
+def test_tasks_that_die_are_done_again_and_an_error_stops_no_other(machines: Machines, tmp_path: Path) -> None:
+    places = [tmp_path / str(number) for number in range(3)]
+    for place in places:
+        place.mkdir()
+    with machines.cluster().running(tmp_path / "out") as running:
+        assert isinstance(running, Running)
+        assert list(running.each(dying, places)) == ["0 x", "1 xx", "2 xx"]
+        with pytest.raises(FadaError, match="not this one"):
+            list(running.each(refusing, range(3)))
+
+
+def test_trainings_of_a_study_run_on_a_cluster(machines: Machines, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 8), ("validation", 4), ("test", 4)):
+        for number in range(count):
+            place = tmp_path / "lines" / split
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 255, (32, 90), dtype=np.uint8)).save(place / f"{number}.png")
+            (place / f"{number}.gt.txt").write_text("ab ba"[number % 3 :], encoding="utf-8")
+    command: list[object] = ["study", tmp_path / "lines", "--domain", "x", "--epochs", 1, "--model", "crnn:tiny"]
+    run(*command, "--out", tmp_path / "study", *machines.options)
+    assert (tmp_path / "study" / "report.html").exists()
+    for name in ("standard", "fada-tr"):
+        config = json.loads((tmp_path / "study" / name / "config.json").read_text(encoding="utf-8"))
+        assert config["settings"]["threads"] == 1
+
+
+def test_an_address_or_a_token_that_is_none_gets_a_sentence(model: Path, lines: Path, tmp_path: Path) -> None:
+    command = ["transcribe", str(model), str(lines), "--out", str(tmp_path / "out.tsv")]
+    done = CliRunner().invoke(app, [*command, "--ray-address", "127.0.0.1:1", "--ray-token", str(tmp_path / "none")])
+    assert isinstance(done.exception, FadaError) or done.exit_code == 2
+    assert "names the file with the token" in f"{done.output} {done.exception}"

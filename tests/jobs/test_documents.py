@@ -15,9 +15,11 @@ from fada.errors import FadaError
 from fada.jobs import journal
 from fada.jobs.merge import merge
 from fada.jobs.shards import Shard
-from fada.jobs.transcribe import Summary, transcribe
+from fada.jobs.transcribe import Summary
+from fada.models.recognizer import Recognizer
 from tests.decoding.test_evidence import ENGLISH, FRENCH, LATIN, SYMBOLS
 from tests.support.ink import InkReader
+from tests.support.jobs import transcribe
 
 
 def lines_of(text: str, manuscript: str) -> list[Line]:
@@ -109,7 +111,7 @@ def test_a_domain_of_which_nothing_is_known_is_told(tmp_path: Path, automatic: A
 
 def test_a_model_that_writes_word_parts_has_no_language_model(tmp_path: Path) -> None:
     class Parts(InkReader):
-        kind = "seq2seq"  # type: ignore[assignment]
+        alphabet = Recognizer.alphabet
 
     with pytest.raises(FadaError, match="needs a CTC model"):
         transcribe(Parts(SYMBOLS), LineSet.of(MANUSCRIPTS), tmp_path / "x.tsv", automatic=Automatic(given=Knowledge()))

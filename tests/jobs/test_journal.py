@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -18,18 +18,14 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.jobs import transcribe as jobs
 from fada.targets.target_set import TargetSet
-
-
-def transcribe(stub: "Stub", *arguments: Any, **options: Any) -> jobs.Summary:
-    return jobs.transcribe(cast(Any, stub), *arguments, **options)
+from tests.support.jobs import transcribe
 
 
 class Stub:
     """Writes the id and the domain of every line; interrupts itself after a number of batches."""
 
-    kind, rows, characters = "seq2seq", 1, ""
+    kind, rows, characters, letters = "seq2seq", 1, "", None
 
     def __init__(self, batches: Any = None) -> None:
         self.left = batches
@@ -70,7 +66,7 @@ def lines(tmp_path: Path) -> Path:
     return folder
 
 
-def interrupt(batches: Any, *arguments: object, **options: Any) -> None:
+def interrupt(batches: Any, *arguments: Any, **options: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         transcribe(Stub(batches), *arguments, batch_size=1, **options)
 

@@ -12,10 +12,10 @@ from PIL import Image
 from fada.data.source import read_lines
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
-from fada.jobs.transcribe import transcribe
 from fada.models.crnn import CRNNRecognizer
 from fada.models.recognizer import Recognizer
 from fada.models.trocr import TrOCRRecognizer
+from tests.support.jobs import transcribe
 
 TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
 ALL = [text for lines in TEXTS.values() for text in lines]

@@ -1,15 +1,24 @@
 """`fada segment`: pages in, ALTO and PAGE out; bad pages told, the others done, nothing overwritten."""
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from fada import FadaError, read_lines
 from fada.cli import app
+from fada.data.line import Line
+from fada.data.segment.page import find_lines
+from fada.data.segment.upright import Look, find_upright
 from fada.data.synthetic.pages import Layout, make_page
+from fada.jobs.journal import Row
+from fada.jobs.reader import Reader
 from fada.jobs.segment import segment_pages
 from tests.data.segment.test_page import drawn_lines
 
@@ -59,22 +68,31 @@ def test_a_bad_page_is_told_and_the_others_are_done(page: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("lies", "rotate"), [(90, 270), (180, 180), (270, 90)])
-def test_a_turned_page_is_turned_back(page: Path, tmp_path: Path, lies: int, rotate: int) -> None:
+@pytest.mark.parametrize("asked", [True, False], ids=["asked", "found out"])
+def test_a_turned_page_is_turned_back(page: Path, tmp_path: Path, lies: int, rotate: int, asked: bool) -> None:
     scans = tmp_path / "scans"
     scans.mkdir()
     Image.open(page).rotate(-lies, expand=True).save(scans / "folio.png")
-    if lies != 180:
-        code, told = run(scans, "--out", tmp_path / "out")
-        assert code == 1
-        assert "folio.png: lies on its side. Turn it with --rotate 90, or 270" in told
-    code, told = run(scans, "--out", tmp_path / "out", "--rotate", rotate)
+    code, told = run(scans, "--out", tmp_path / "out", *(["--rotate", rotate] if asked else []))
     assert code == 0, told
+    if not asked:
+        how = "stood on its head" if lies == 180 else "lay on its side"
+        assert f"folio.png: {how}, turned by {rotate} degrees" in told
     lines = list(read_lines(tmp_path / "out", format="xml"))
     assert len(lines) == 6
     assert all(line.load_image().width > 200 for line in lines)
     turned_back = Image.open(tmp_path / "out" / f"folio-{rotate}.png")
     assert turned_back.tobytes() == Image.open(page).convert("L").tobytes()
     assert f"rotated={rotate}" in (tmp_path / "out" / "folio.xml").read_text("utf-8")
+
+
+def test_a_page_on_its_side_whose_head_cannot_be_told_is_left_out_with_a_sentence(page: Path) -> None:
+    lying = Image.open(page).convert("L").rotate(90, expand=True)
+    with pytest.raises(FadaError, match=r"folio: lies on its side. Turn it with --rotate 90, or 270"):
+        find_upright(lying, find_lines, lambda image, found: Look(None), "folio")
+    as_it_stands = find_upright(Image.open(page).convert("L"), find_lines, lambda image, found: Look(None), "folio")
+    assert as_it_stands.turn == 0
+    assert len(as_it_stands.found.lines) == 6
 
 
 def test_pages_are_turned_by_right_angles_only(page: Path, tmp_path: Path) -> None:
@@ -131,3 +149,117 @@ def test_a_photographed_page_is_transcribed_line_by_line_and_becomes_alto(page: 
     assert 'LABEL="MainZone"' in written
     read = [line.text for line in read_lines(tmp_path / "out", images=page.parent)]
     assert read == CliRunner().invoke(app, ["transcribe", str(page)]).stdout.splitlines()
+
+
+# --- pages that are transcribed without being segmented first --------------------------------------------------------
+
+
+def transcribed(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, text and notes."""
+    result = CliRunner().invoke(app, ["transcribe", *map(str, arguments)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_book_is_transcribed_page_by_page_and_goes_on_where_it_stopped(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_page(drawn_lines(9)[6:], Layout(1, 3)).image
+    book, out = tmp_path / "book.pdf", tmp_path / "out"
+    Image.open(page).save(book, save_all=True, append_images=[Image.new("L", (400, 600), 230), other.rotate(180)])
+
+    reading, read = Reader.rows, list[int]()
+
+    def cut_short(reader: Reader, batch: Sequence[Line]) -> list[Row]:
+        read.append(len(batch))
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        return reading(reader, batch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Reader, "rows", cut_short)
+        assert transcribed(book, "--out", out)[0] != 0
+    kept = tmp_path / ".out.pages"
+    drawn = {file: file.stat().st_mtime_ns for file in kept.rglob("*") if file.is_file()}
+    assert len([file for file in drawn if file.suffix == ".png"]) == 4  # three pages, and the last one turned
+    code, told, notes = transcribed(book, "--out", out)
+    assert code == 0, notes
+    assert "6 lines were already done" in notes
+    assert "book.pdf, page 2: no text found on this page" in notes
+    assert "book.pdf, page 3: stood on its head, turned by 180 degrees" in notes
+    assert "9 lines transcribed" in told
+    assert not kept.exists()
+    assert sorted(file.name for file in out.iterdir()) == [
+        *("book-0001.png", "book-0001.xml", "book-0003.png", "book-0003.xml", "provenance.json")
+    ]
+    lines = list(read_lines(out, format="xml"))
+    assert [line.id.rpartition("#")[0] for line in lines] == ["book-0001"] * 6 + ["book-0003"] * 3
+    assert all(line.load_image().width > 200 for line in lines)
+    whole = transcribed(book, "--out", tmp_path / "again.txt")
+    assert whole[0] == 0
+    assert (tmp_path / "again.txt").read_text("utf-8").splitlines() == [line.text for line in lines]
+    assert not list(tmp_path.glob(".again*"))
+
+
+def test_every_page_of_a_tiff_is_transcribed_and_a_bad_one_is_told(page: Path, tmp_path: Path) -> None:
+    many = tmp_path / "many.tif"
+    first = Image.open(page).convert("L")
+    first.save(many, save_all=True, append_images=[Image.new("L", (400, 700), 230), first.rotate(180)])
+    code, text, notes = transcribed(many)
+    assert code == 0, notes
+    lines = text.splitlines()
+    assert len(lines) == 12
+    assert lines[:6] == lines[6:]
+    assert "many.tif, page 2: no text found" in notes
+    assert "many.tif, page 3: stood on its head" in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("a.jpg", "CMYK"), ("a.jp2", "L"), ("a.webp", "RGB"), ("a.png", "I;16"), ("a.tif", "1"), ("a.jpg", "exif")],
+)
+def test_pages_in_every_way_that_people_store_them(page: Path, tmp_path: Path, name: str, mode: str) -> None:
+    image = Image.open(page).convert("L")
+    options: dict[str, Any] = {}
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(image).astype(np.uint16) * 256)
+    elif mode == "exif":
+        exif = Image.Exif()
+        exif[0x0112] = 6  # to be turned by 90 degrees
+        image, options = image.rotate(90, expand=True), {"exif": exif}
+    else:
+        image = image.convert(mode)
+    image.save(tmp_path / name, **options)
+    code, told = run(tmp_path / name, "--out", tmp_path / "out")
+    assert code == 0, told
+    assert told.startswith("6 lines (6 main)")
+    assert len(list(read_lines(tmp_path / "out", format="xml"))) == 6
+
+
+def test_pages_without_text_and_too_large_ones_get_a_sentence_and_the_others_go_on(page: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    blobs = Image.fromarray(rng.integers(0, 255, (9, 7), np.uint8)).resize((700, 900), Image.Resampling.BICUBIC)
+    blobs.save(scans / "a_cat.jpg")
+    Image.new("L", (800, 1000), 235).save(scans / "b_blank.png")
+    Image.new("1", (20_000, 20_000)).save(scans / "c_huge.png")
+    (scans / "d_folio.png").write_bytes(page.read_bytes())
+    (scans / "e_broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    staves = Image.new("L", (800, 1000), 235)
+    for top in range(100, 900, 160):
+        for line in range(4):
+            ImageDraw.Draw(staves).line((60, top + 20 * line, 740, top + 20 * line), fill=60, width=2)
+        for x in range(90, 720, 45):
+            y = top + 10 * int(rng.integers(0, 6))
+            ImageDraw.Draw(staves).rectangle((x, y, x + 14, y + 14), fill=30)
+    staves.save(scans / "f_music.png")
+    for command in (["segment"], ["transcribe"]):
+        result = CliRunner().invoke(app, [*command, str(scans), "--out", str(tmp_path / command[0])])
+        told = result.output
+        assert "a_cat.jpg: no text found on this page" in told
+        assert "b_blank.png: no text found on this page" in told
+        assert re.search("c_huge.png: .*too large", told)
+        assert "e_broken.pdf: not a PDF that can be opened" in told
+        assert "f_music.png: hardly any letters can be read in what was found. Is it music" in told
+        assert (tmp_path / command[0] / "d_folio.xml").is_file()
+    assert re.search(r"nothing was read in \d+ lines: .*f_music#line_", told)

@@ -17,11 +17,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.segment.photographs import Photograph
+from fada.data.segment.store import PageStore, StoredPage
+from fada.data.synthetic.pages import Layout, make_page
 from fada.decoding.emissions import Emissions
 from fada.errors import FadaError
 from fada.jobs.merge import merge
 from fada.jobs.shards import Shard
 from fada.models.crnn import CRNNRecognizer
+from tests.data.segment.test_page import drawn_lines
 from tests.support import xml_pages
 
 SHARDS = 3
@@ -106,7 +110,65 @@ def test_pages_stay_whole(model: Path, tmp_path: Path) -> None:
     assert without_times(tmp_path / "one") == without_times(tmp_path / "many")
 
 
-def test_emissions_and_targets_are_joined_exactly(model: Path, lines: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages with four to six lines, one without any, one line, one broken file."""
+    folder = tmp_path_factory.mktemp("photographs") / "photos"
+    folder.mkdir()
+    for number in range(3):
+        make_page(drawn_lines(4 + number), Layout(1, 4 + number)).image.save(folder / f"folio{number}.png")
+    Image.new("L", (500, 700), 230).save(folder / "blank.png")
+    Image.new("L", (400, 40), 230).save(folder / "line.png")
+    (folder / "broken.png").write_bytes(b"no image")
+    return folder
+
+
+@pytest.mark.slow
+def test_photographs_are_divided_by_page(
+    model: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+    find = PageStore._found
+
+    def counted(self: PageStore, photograph: Photograph, suffix: str, place: Path) -> StoredPage:
+        looked_at.append(photograph.file.name)
+        return find(self, photograph, suffix, place)
+
+    for name in ("out.tsv", "out"):
+        command: list[object] = ["transcribe", model, photographs]
+        command += ["--format", "page"] if name == "out" else []
+        run(*command, "--out", tmp_path / "one" / name)
+        monkeypatch.setattr(PageStore, "_found", counted)
+        seen: list[str] = []
+        for number in (2, 3, 1):
+            looked_at.clear()
+            run(*command, "--out", tmp_path / "many" / name, "--shard", f"{number}/{SHARDS}")
+            assert all(Shard(number, SHARDS).owns(Path(file).stem) for file in looked_at)
+            seen += looked_at
+        assert sorted(seen) == ["blank.png", "folio0.png", "folio1.png", "folio2.png"]
+        monkeypatch.undo()
+        parts = [Shard(number, SHARDS).part(tmp_path / "many" / name) for number in range(1, SHARDS + 1)]
+        assert "2 could not be read" in run("merge", *parts, "--out", tmp_path / "many" / name)
+        assert without_times(tmp_path / "one" / name) == without_times(tmp_path / "many" / name)
+
+
+@pytest.mark.slow
+def test_segmented_pages_are_divided_and_joined(photographs: Path, tmp_path: Path) -> None:
+    def segment(out: Path, *more: object) -> None:
+        code = CliRunner().invoke(app, ["segment", str(photographs), "--out", str(out), *map(str, more)]).exit_code
+        assert code in (0, 1)  # 1: some page cannot be read
+
+    segment(tmp_path / "one")
+    for number in (3, 1, 2):
+        segment(tmp_path / "many", "--shard", f"{number}/3")
+    parts = [tmp_path / f"many-00{number}-of-003" for number in (1, 2, 3)]
+    assert "3 parts, 3 pages, 3 could not be read" in run("merge", *parts, "--out", tmp_path / "many")
+    assert without_times(tmp_path / "one") == without_times(tmp_path / "many")
+    with pytest.raises(FadaError, match="never overwritten"):
+        merge(parts, tmp_path / "many")
+
+
+def test_emissions_are_joined_exactly(model: Path, lines: Path, tmp_path: Path) -> None:
     emit: list[object] = ["emit", model, lines]
     run(*emit, "--out", tmp_path / "one.npz")
     run("merge", *sharded(emit, tmp_path / "many.npz"), "--out", tmp_path / "many.npz")
@@ -114,12 +176,21 @@ def test_emissions_and_targets_are_joined_exactly(model: Path, lines: Path, tmp_
     assert one.ids == many.ids
     assert all(np.array_equal(a, b) for a, b in zip(one.log_probs, many.log_probs, strict=True))
 
-    for domain, text in {"9": "zeta\nalpha\nü", "10": "beta"}.items():
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_counts_are_joined_exactly(files: int, tmp_path: Path) -> None:
+    """Of fewer files than shards the texts are divided, of more the files; a part may have a domain without letters."""
+    for domain, text in {"9": "zeta\nalpha\nü", "10": "beta\n7\n", "010": "e\u0301 f"}.items():
         (tmp_path / "texts" / domain).mkdir(parents=True)
-        (tmp_path / "texts" / domain / "t.txt").write_text(text, encoding="utf-8")
-    build: list[object] = ["targets", "build", tmp_path / "texts"]
+        for number in range(files):
+            more = f"{text}\n{number}" if number % 2 == 0 else "8"
+            (tmp_path / "texts" / domain / f"t{number}.txt").write_text(more, encoding="utf-8")
+    texts = tmp_path / "texts" if files > 1 else tmp_path / "texts" / "9"
+    build: list[object] = ["targets", "build", texts, "--letters-only"]
     run(*build, "--out", tmp_path / "one.json")
-    run("merge", *sharded(build, tmp_path / "many.json"), "--out", tmp_path / "many.json")
+    parts = sharded(build, tmp_path / "many.json")
+    unit = "6 files" if files > 1 else "4 texts"
+    assert f"{unit}: " in run("merge", *parts, "--out", tmp_path / "many.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
 
 
@@ -146,6 +217,27 @@ def test_what_is_missing_doubled_or_of_another_job_is_refused(model: Path, lines
     with pytest.raises(FadaError, match="Run this shard again"):
         merge([first, second, third], tmp_path / "joined.tsv")
     assert not (tmp_path / "joined.tsv").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "transcribe french lines --format pairs",
+        "emit french lines",
+        "targets build lines/13",
+        "study lines --read-as images",
+    ],
+)
+def test_without_the_extra_a_cluster_is_told_how_to_install(
+    command: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(lines, tmp_path / "lines")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)  # which is how Python marks a module that is not there
+    (Path("lines") / "13" / "t.txt").write_text("le roi", encoding="utf-8")
+    done = CliRunner().invoke(app, [*command.split(), "--out", str(tmp_path / "out"), "--ray"])
+    assert isinstance(done.exception, FadaError)
+    assert "pip install 'fada[scale]'" in str(done.exception)
 
 
 @pytest.mark.slow

@@ -29,12 +29,12 @@ from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.emit import emit
 from fada.jobs.journal import Journal
-from fada.jobs.transcribe import transcribe
 from fada.models.crnn import CRNNRecognizer
 from fada.models.whisper import WhisperRecognizer
 from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
 from tests.support import xml_pages
+from tests.support.jobs import transcribe
 from tests.support.model_folders import whisper_folder
 from tests.support.types import some
 
@@ -176,8 +176,7 @@ def test_a_broken_image_is_reported_and_the_others_are_kept(model: Path, lines: 
     assert "1 failed" in done.output
     assert "13_1.png" in done.output
     assert len(rows_of(tmp_path / "out.tsv")) == 5
-    _, failed, _ = emit(CRNNRecognizer.load(model), read_lines(lines))
-    assert len(failed) == 1
+    assert len(emit(CRNNRecognizer.load(model), read_lines(lines), tmp_path / "e.npz").failed) == 1
 
 
 def test_images_without_ground_truth_are_read_too(model: Path, lines: Path, tmp_path: Path) -> None:
@@ -197,9 +196,11 @@ def test_a_whole_page_is_told_from_a_line(model: Path, lines: Path, tmp_path: Pa
     Image.new("L", (2000, 400), 230).save(lines / "large_line.png")
     done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv")
     assert done.exit_code == 0
-    assert "page.png: read as one line of text but shaped like a page." in done.output
-    assert "ALTO or PAGE" in done.output
-    assert done.output.count("shaped like a page") == 1
+    assert done.output.count("page.png: no text found on this page.") == 1
+    assert "large_line.png: no text" not in done.output
+    rows = (tmp_path / "out.tsv").read_text("utf-8").splitlines()
+    assert any(row.startswith("large_line\t") for row in rows)
+    assert not any(row.startswith("page\t") for row in rows)
 
 
 def test_options_hold_over_stored_and_tuned_weights(model: Path, lines: Path, tmp_path: Path) -> None:
@@ -345,7 +346,25 @@ def test_progress_shows_lines_per_second(
 def test_nothing_but_broken_images_is_the_users_mistake(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.png").write_bytes(b"")
-    assert run("transcribe", model, tmp_path / "in", "--out", tmp_path / "out.tsv").exit_code == 2
+    failed = run("transcribe", model, tmp_path / "in", "--out", tmp_path / "out.tsv")
+    assert failed.exit_code == 2
+    assert failed.stderr.count("x.png") == 1, "names are not doubled"
+
+
+def test_a_model_folder_without_its_configuration_is_not_taken_for_lines(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"")
+    with pytest.raises(FadaError, match=r"weights of a model without its config\.json"):
+        app(["transcribe", str(tmp_path / "model"), str(tmp_path)], standalone_mode=False)
+
+
+def test_standard_output_gets_the_text_and_nothing_is_beside_it(model: Path, lines: Path, tmp_path: Path) -> None:
+    assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
+    command = [sys.executable, "-c", "from fada.cli import main; main()", "transcribe", str(model), str(lines)]
+    with (tmp_path / "streamed.tsv").open("wb") as stream:
+        subprocess.run([*command, "-o", "/dev/stdout", "--format", "tsv"], stdout=stream, check=True)
+    assert (tmp_path / "streamed.tsv").read_bytes() == (tmp_path / "out.tsv").read_bytes()
+    assert [name for name in os.listdir("/dev") if "stdout" in name] == ["stdout"]
 
 
 def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from fada.jobs.batches import document_of, in_parts
 from fada.jobs.journal import Row
 
 if TYPE_CHECKING:
-    from fada.models.ctc import CTCRecognizer
     from fada.models.recognizer import Recognizer
 
 MUCH = 0.5
@@ -38,12 +37,7 @@ class Documents:
     """
 
     def __init__(self, recognizer: "Recognizer", automatic: Automatic, rows: Mapping[str, Row]) -> None:
-        if recognizer.kind != "ctc":
-            raise FadaError(
-                "a language model needs a CTC model, and this one writes word parts: it follows targets (--targets)."
-            )
-        self.recognizer: CTCRecognizer = cast("CTCRecognizer", recognizer)
-        self.automatic = automatic
+        self.recognizer, self.alphabet, self.automatic = recognizer, recognizer.alphabet, automatic
         self.decisions: dict[str, Decision] = {}
         for row in rows.values():
             if READ_WITH in row:
@@ -61,7 +55,7 @@ class Documents:
     def decide(self, document: str, log_probs: Sequence[np.ndarray], domain: str | None) -> Decision:
         """What the document is read with, from now on."""
         sound = [scores for scores in log_probs[:LINES] if not np.isnan(scores).any()]
-        found = self.decisions[document] = self.automatic.decide(self.recognizer, sound, domain)
+        found = self.decisions[document] = self.automatic.decide(self.alphabet, sound, domain)
         return found
 
     def decide_before(self, lines: LineSet) -> None:
@@ -128,7 +122,8 @@ class Documents:
             notes.append(
                 f"nothing is known of the domain {', '.join(named)} (known: {known}): the language was found out"
             )
-        if lost := sum(decision.posterior is not None and not decision.posterior.fits for decision in found):
+        posteriors = [decision.posterior for decision in found if decision.posterior is not None]
+        if lost := sum(bool(posterior.names) and not posterior.fits for posterior in posteriors):
             which = "this document" if len(found) == 1 else f"{lost} of {len(found)} documents"
             notes.append(
                 f"none of the known languages ({known}) fits {which}: read without a language model. If it is of "

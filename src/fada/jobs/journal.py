@@ -8,7 +8,8 @@ are in it, the output is written from it and the journal is removed.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Required, TypedDict, cast
@@ -35,6 +36,8 @@ class Row(TypedDict, total=False):
     score: float
     source: str
     error: str
+    file: str
+    """With the emissions of the line."""
     read_with: dict[str, Any]
     """In the first row of a document: what its lines are read with."""
 
@@ -55,38 +58,86 @@ def stamp_of(line: Line) -> str | None:
 
 
 class Rows(Mapping[str, Row]):
-    """The rows of a journal by the id of their line; they stay in the file, only their places are in memory."""
+    """The rows of a journal by the id of their line, the newest of each.
+
+    They stay in the file; where each begins is kept in a temporary database that spills to disk, so that memory stays
+    bounded for any number of lines.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._places: dict[str, int] = {}
         self._file: BinaryIO | None = None
+        self._places = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for command in (
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA synchronous = OFF",
+            "CREATE TABLE places (id BLOB PRIMARY KEY, place INTEGER) WITHOUT ROWID",
+            "BEGIN",
+        ):
+            self._places.execute(command)
+        self._length = 0
 
     def put(self, line: str, place: int) -> None:
         """The row of a line begins at this byte."""
-        self._places[line] = place
+        self._length += line not in self
+        self._places.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (_key(line), place))
+
+    def _place(self, line: str) -> int | None:
+        found = self._places.execute("SELECT place FROM places WHERE id = ?", (_key(line),)).fetchone()
+        return None if found is None else found[0]
 
     def __getitem__(self, line: str) -> Row:
-        place = self._places[line]
+        place = self._place(line)
+        if place is None:
+            raise KeyError(line)
         if self._file is None:
             self._file = self._path.open("rb")
         self._file.seek(place)
         return cast(Row, json.loads(self._file.readline()))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return (row["id"] for row in self.values())
+
+    def values(self) -> "ValuesView[Row]":
+        """The rows in the order of the journal, read from it in one pass."""
+        return _InOrder(self)
+
+    def in_order(self) -> Iterator[Row]:
+        """See :meth:`values`."""
+        if not self._length:
+            return
+        with self._path.open("rb") as stream:
+            place = len(stream.readline())  # what the job is
+            for raw in stream:
+                row = cast(Row, json.loads(raw))
+                if self._place(row["id"]) == place:
+                    yield row
+                place += len(raw)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._length
 
     def __contains__(self, line: object) -> bool:
-        return line in self._places
+        return isinstance(line, str) and self._place(line) is not None
 
     def close(self) -> None:
         """The file may go."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+class _InOrder(ValuesView[Row]):
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._rows.in_order()
+
+
+def _key(line: str) -> bytes:
+    return line.encode("utf-8", "surrogatepass")
 
 
 class Journal:

@@ -3,9 +3,8 @@
 import heapq
 import json
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -23,11 +22,12 @@ ROWS = (*HEADED, ".jsonl", ".txt")
 
 @dataclass(frozen=True)
 class Merged:
-    """What was joined: the number of parts, of lines in them, and of lines that the shards could not read."""
+    """What was joined: the number of parts, of lines (or pages, texts) in them, and of those that could not be read."""
 
     parts: int
     lines: int
     left_out: int
+    unit: str = "lines"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def merge(parts: Sequence[Path], out: Path) -> Merged:
         _merge_folders(found, out)
     else:
         raise FadaError(f"{out}: parts of the kind {kind} cannot be joined; tsv, csv, jsonl, txt, parquet, npz can.")
-    return Merged(len(found), sum(part.note.count for part in found), sum(len(part.note.left_out) for part in found))
+    count, left_out = (sum(part.note.count for part in found), sum(len(part.note.left_out) for part in found))
+    return Merged(len(found), count, left_out, found[0].note.unit)
 
 
 def _check(parts: Sequence[_Part]) -> None:
@@ -103,11 +104,11 @@ def _check(parts: Sequence[_Part]) -> None:
         raise FadaError(f"{len(missing)} of {first.note.of} parts are missing: {listed}. Run these shards, then merge.")
     if first.note.positions is None:
         return
-    held = sorted(chain.from_iterable((*part.positions, *part.note.left_out) for part in parts))
+    held = sorted(chain.from_iterable({*part.positions, *part.note.left_out} for part in parts))
     if held != list(range(first.note.total)):
         raise FadaError(
-            f"the parts hold {len(held)} lines, expected each of the source's {first.note.total} once: the source was "
-            "changed while the shards ran. Run all shards again."
+            f"the parts hold {len(held)} lines or pages, expected each of the source's {first.note.total} once: the "
+            "source was changed while the shards ran. Run all shards again."
         )
 
 
@@ -184,20 +185,20 @@ def _merge_emissions(parts: Sequence[_Part], out: Path) -> None:
         for place, line in zip(part.positions, one.ids, strict=True)
     ]
     joined = Emissions.concatenate([one for one in read if len(one)] or read[:1])
-    joined.ordered([line for _, line in sorted(placed)]).save(out)
+    placed.sort(key=lambda one: one[0])
+    joined.ordered([line for _, line in placed]).save(out)
 
 
 def _merge_targets(parts: Sequence[_Part], out: Path) -> None:
+    from fada.jobs.count import added
     from fada.targets.target_set import TargetSet
+    from fada.text.normalizer import TextNormalizer
 
-    counted: dict[str, Counter[str]] = {}
     filled = [TargetSet.load(part.path) for part in parts if part.note.count]
-    for targets in filled:
-        for domain, counts in targets.records.domains.items():
-            counted.setdefault(domain, Counter()).update(counts)
-    if not filled:
-        raise FadaError("no text found to count: every part is empty.")
-    TargetSet.from_counts(counted, filled[0].normalizer).save(out)
+    normalizer = filled[0].normalizer if filled else TextNormalizer()
+    counted: list[Mapping[str, Mapping[str, float]]] = [targets.records.domains for targets in filled]
+    counted += [{domain: {} for domain in part.note.empty} for part in parts]
+    added(counted, normalizer).save(out)
 
 
 def _merge_folders(parts: Sequence[_Part], out: Path) -> None:
@@ -210,7 +211,10 @@ def _merge_folders(parts: Sequence[_Part], out: Path) -> None:
                 if name in owner:
                     raise FadaError(f"{file}: also in {owner[name]}. Give the parts of one job, as they were written.")
                 owner[name] = part.path
-    with own_folder(out, "pairs", _joined_record(records)), progress_bar() as progress:
+    record = _joined_record(records)
+    if not record and out.is_dir() and any(out.iterdir()):
+        raise FadaError(f"{out}: not empty, and what is there is never overwritten. Choose a new or an empty folder.")
+    with own_folder(out, "pairs", record) if record else nullcontext(), progress_bar() as progress:
         task = progress.add_task("joining", total=len(owner))
         for name, folder in owner.items():
             with replacing(out / name) as temporary:

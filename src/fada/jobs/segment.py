@@ -3,8 +3,10 @@
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from fada.common.files import replacing
 from fada.common.say import track
@@ -13,10 +15,20 @@ from fada.data.formats import page as page_xml
 from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
-from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs
+from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs, write_image
+from fada.data.segment.upright import Look, LookAt, find_upright
 from fada.errors import FadaError
-from fada.jobs.segmenters import BUILT_IN, Segmenter
+from fada.jobs.segmenters import BUILT_IN, Segmenter, takes_pages_as_they_are
 from fada.jobs.segmenters import segmenter as segmenter_of
+from fada.jobs.shards import Shard, Share
+from fada.models.folders import DEFAULT_MODEL
+from fada.models.look import look_at
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from fada.data.segment.page import PageLines
+    from fada.models.ctc import CTCRecognizer
 
 
 @dataclass
@@ -37,7 +49,8 @@ def segment_pages(
     draw: bool = False,
     right_to_left: bool = False,
     segmenter: str = BUILT_IN,
-    rotate: int = 0,
+    rotate: int | None = None,
+    shard: Shard | None = None,
 ) -> Segmented:
     """Write into `out`, for each page of `sources`, its image and an ALTO or PAGE file with its lines.
 
@@ -48,42 +61,68 @@ def segment_pages(
         draw: also write a picture with numbered lines.
         right_to_left: the text runs from right to left, and so do its columns.
         segmenter: who finds the lines, see :func:`fada.jobs.segmenters.segmenter`.
-        rotate: degrees by which the pages are turned clockwise first.
+        rotate: degrees by which the pages are turned clockwise first; by default each is turned upright, if need be.
+        shard: only the pages that fall to it, into a part of `out` for :func:`fada.jobs.merge.merge`.
     """
-    if rotate not in (0, 90, 180, 270):
+    if rotate not in (None, 0, 90, 180, 270):
         raise FadaError(f"pages can be turned by 0, 90, 180 or 270 degrees, not by {rotate}.")
-    out = Path(out)
+    out = Path(out) if shard is None else shard.part(Path(out))
     if out.exists() and not out.is_dir():
         raise FadaError(f"{out}: a file, expected a folder.")
     files = [file for source in sources for file in find_files(source)]
     find = segmenter_of(segmenter, right_to_left=right_to_left)
+    look = _look_at if rotate is None and not takes_pages_as_they_are(segmenter) else None
     out.mkdir(parents=True, exist_ok=True)
     done = Segmented()
+    share, failed = Share(shard or Shard(1, 1)), list[tuple[str, str]]()
     for file in track(files, "finding lines"):
         try:
-            for page in photographs(file, out, rotate):
+            for page in photographs(file, out, rotate or 0, share.takes):
                 try:
-                    _segment(page, out, format, draw, find, rotate, done)
+                    _segment(page, out, format, draw, find, look, rotate or 0, done)
                 except FadaError as error:
-                    done.failed.append(str(error))
+                    failed.append((page.name, str(error)))
         except FadaError as error:
-            done.failed.append(str(error))
+            failed.append((str(file), str(error)))
+    done.failed += [reason for _, reason in failed]
+    if shard is not None:
+        settings = {"segmenter": segmenter, "right_to_left": right_to_left, "rotate": rotate}
+        share.note(out, {**settings, "format": format, "draw": draw}, [name for name, _ in failed], "pages")
     return done
 
 
+def _look_at(page: "Image.Image", found: "PageLines") -> Look:
+    return look_at(_judge(), page, found)
+
+
+@lru_cache(maxsize=1)
+def _judge() -> "CTCRecognizer":
+    """The built-in recogniser: it reads no other script than the Latin one, and cannot tell then."""
+    from fada.models.registry import load_recognizer
+
+    return cast("CTCRecognizer", load_recognizer(DEFAULT_MODEL))
+
+
 def _segment(
-    page: Photograph, out: Path, format: str, draw: bool, find: Segmenter, rotate: int, done: Segmented
+    page: Photograph,
+    out: Path,
+    format: str,
+    draw: bool,
+    find: Segmenter,
+    look: LookAt | None,
+    rotate: int,
+    done: Segmented,
 ) -> None:
     written = out / f"{page.name}.xml"
     if written.exists():
         done.notes.append(f"{written}: there already, left as it is")
         return
-    image = page.load()
-    found = find(page, image)
-    if found.sideways:
-        raise FadaError(f"{page.file}: lies on its side. Turn it with --rotate 90, or 270 if it is upside down then.")
-    if not found.lines:
-        raise FadaError(f"{page.file}: no text found on this page. Is it blank, or not turned upright?")
+    upright = find_upright(page.load(), lambda image: find(page, image), look, str(page.file))
+    image, found = upright.image, upright.found
+    done.notes += [f"{page.file}: {note}" for note in upright.notes]
+    if upright.turn:
+        page, rotate = replace(page, file=out / f"{page.name}-{upright.turn}.png"), upright.turn
+        write_image(image, page.file)
     beside = out / page.file.name
     if not beside.exists():
         try:
@@ -95,8 +134,6 @@ def _segment(
         done.files.append(out / f"{page.name}{DRAWING}")
     for line in found.lines:
         done.zones[line.zone] = done.zones.get(line.zone, 0) + 1
-    if found.cut_off:
-        done.notes.append(f"{page.file}: {found.cut_off} lines at the edge belong to the neighbouring page, left out")
     provenance = Provenance(details={"segmenter": found.segmenter} | ({"rotated": str(rotate)} if rotate else {}))
     crops = found.crops(beside)
     if format == "alto":

@@ -39,6 +39,11 @@ def segmenter(name: str, *, right_to_left: bool = False) -> Segmenter:
     raise FadaError(f"segmenter {name!r} is not known; there are: {BUILT_IN}, {KRAKEN}, or a JSON file of outlines.")
 
 
+def takes_pages_as_they_are(name: str) -> bool:
+    """Whether the lines of a segmenter are known beforehand, for pages as they stand."""
+    return name not in (BUILT_IN, KRAKEN)
+
+
 # --- kraken ----------------------------------------------------------------------------------------------------------
 
 

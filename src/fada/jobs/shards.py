@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,36 +62,58 @@ class Shard:
 class Share:
     """The lines of a shard, and where they stand in the source.
 
+    A photographed page has one place, which all its lines share: nobody but its own shard knows how many they are.
+
     Attributes:
         positions: of the lines of the shard, by id, as far as the source has been read.
-        total: lines of the source, as far as it has been read.
+        total: places in the source, as far as it has been read.
     """
 
     shard: Shard
     positions: dict[str, int] = field(default_factory=dict)
     total: int = 0
+    _photograph: Path | None = None
+    _pages: dict[str, int] = field(default_factory=dict)
+    _empty: set[str] = field(default_factory=set)
 
     def of(self, lines: LineSet) -> LineSet:
         """The lines that fall to the shard; lines of one page stay together, so that a page is written whole."""
 
         def keep(position: int, line: Line) -> bool:
-            self.total = max(self.total, position + 1)
-            page = line.id.rpartition("#")[0] if isinstance(line.image, PageCrop) else ""
+            crop = line.image if isinstance(line.image, PageCrop) else None
+            photograph = crop.page if crop is not None and crop.xml is None else None
+            if position == 0:
+                self.total, self._photograph = 0, None
+            self.total += photograph is None or photograph != self._photograph
+            self._photograph = photograph
+            page = line.id.rpartition("#")[0] if crop is not None else ""
             if not self.shard.owns(page or line.id):
                 return False
-            self.positions[line.id] = position
+            self.positions[line.id] = self.total - 1
+            if crop is not None and not crop.polygon:  # a page of its own on which there is no text
+                self._empty.add(line.id)
+                return False
             return True
 
         return lines.select(keep)
 
-    def note(self, out: Path, job: Mapping[str, Any], left_out: Sequence[str] = ()) -> Path:
+    def takes(self, page: str) -> bool:
+        """Whether a page falls to the shard; pages of one name are one."""
+        place = self._pages.setdefault(page, len(self._pages))
+        self.total = len(self._pages)
+        if self.shard.owns(page):
+            self.positions[page] = place
+        return page in self.positions
+
+    def note(self, out: Path, job: Mapping[str, Any], left_out: Sequence[str] = (), unit: str = "lines") -> Path:
         """Write down, beside the finished part `out`, what it holds.
 
         Args:
             job: what decides the result: parts of different jobs are not joined.
             left_out: ids of the lines that could not be read.
+            unit: what there is one position for, if not for a line.
         """
-        bad = set(left_out)
+        bad = {*left_out, *self._empty}
         note = PartNote(
             shard=self.shard.number,
             of=self.shard.of,
@@ -100,6 +122,7 @@ class Share:
             positions=(held := sorted(place for line, place in self.positions.items() if line not in bad)),
             count=len(held),
             left_out=sorted(place for line, place in self.positions.items() if line in bad),
+            unit=unit,
         )
         return note.write(out)
 
@@ -115,10 +138,13 @@ class PartNote(BaseModel, extra="forbid", frozen=True):
     Attributes:
         shard, of: which part it is.
         job: digest of what decided the result.
-        total: lines of the whole source.
+        total: places in the whole source: lines, and photographed pages.
         count: lines in the part.
-        positions: of these lines in the source; None where their order does not matter.
+        positions: of these lines in the source, one for all lines of a photographed page; None where their order does
+            not matter.
         left_out: positions of the lines of the part that could not be read.
+        unit: what is counted.
+        empty: of a target file: domains with texts in the part, but without a character that is counted.
     """
 
     shard: int
@@ -128,6 +154,8 @@ class PartNote(BaseModel, extra="forbid", frozen=True):
     count: int
     positions: list[int] | None
     left_out: list[int]
+    unit: str = "lines"
+    empty: list[str] = []
 
     @staticmethod
     def path(part: Path) -> Path:
@@ -153,42 +181,3 @@ class PartNote(BaseModel, extra="forbid", frozen=True):
         except (OSError, ValidationError, UnicodeDecodeError) as error:
             first = str(error).splitlines()[0]
             raise FadaError(f"{path}: damaged ({first}). Run the shard of this part again.") from None
-
-
-def count_share(shard: Shard, pairs: Iterable[tuple[str, str]], out: Path, job: Mapping[str, Any]) -> PartNote:
-    """Count the characters of every so-many-th text into a part of a target file; without any text there is none.
-
-    Args:
-        pairs: all texts with their domains.
-        out: the part.
-        job: how texts are read and counted.
-    """
-    from fada.targets.target_set import TargetSet
-    from fada.text.counting import count_by_domain
-    from fada.text.normalizer import TextNormalizer
-
-    total = count = 0
-
-    def own() -> Iterator[tuple[str, str]]:
-        nonlocal total, count
-        for position, pair in enumerate(pairs):
-            total = position + 1
-            if position % shard.of == shard.number - 1:
-                count += 1
-                yield pair
-
-    normalizer = TextNormalizer.from_dict(job["normalizer"])
-    counted = count_by_domain(own(), normalizer)
-    if counted:
-        TargetSet.from_counts(counted, normalizer).save(out)
-    note = PartNote(
-        shard=shard.number,
-        of=shard.of,
-        job=digest(job),
-        total=total,
-        count=count if counted else 0,
-        positions=None,
-        left_out=[],
-    )
-    note.write(out)
-    return note

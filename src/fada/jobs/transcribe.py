@@ -5,14 +5,13 @@ import os
 import time
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fada.data.formats.registry import formats
-from fada.data.line import Line, LineSet, Provenance, Transcription
+from fada.data.line import Line, LineSet, Provenance, Skipped, Transcription
 from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
 from fada.decoding.evidence import LINES, Automatic
 from fada.decoding.knowledge import Knowledge
@@ -20,7 +19,7 @@ from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.batches import batches, document_of
 from fada.jobs.cluster import Cluster, read_on
-from fada.jobs.documents import other_language
+from fada.jobs.documents import Documents, other_language
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.reader import Reader
 from fada.jobs.shards import Shard, Share
@@ -57,22 +56,69 @@ class Summary:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Job:
+    """What decides the result of a transcription: an unfinished one is continued by the same job only.
+
+    Attributes:
+        weights: λ, scale, distance, beam and so on; plain beam search by default.
+        knowledge: targets and language models that the weights need.
+        automatic: gives every document weights and knowledge of its own, instead of these two; for CTC models.
+        model_name, targets_name: recorded with the output.
+        reading: how the lines were read: an unfinished job is not continued with lines that were read otherwise.
+    """
+
+    weights: Weights = field(default_factory=Weights)
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    automatic: Automatic | None = None
+    model_name: str = ""
+    targets_name: str | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> Knowledge:
+        """The knowledge that is the same for all documents."""
+        given = None if self.automatic is None else self.automatic.given
+        return self.knowledge if given is None else given
+
+    def record(self, source: str) -> dict[str, Any]:
+        """What the journal is of."""
+        return {
+            "model": self.model_name,
+            "model_files": _weight_files(self.model_name),
+            "targets": self.targets_name,
+            "knowledge": (self.known if self.automatic is None else self.automatic).fingerprint(),
+            "source": source,
+            "reading": {name: str(value) for name, value in self.reading.items() if value},
+            "weights": self.weights.model_dump(),
+        }
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a job is carried out, which changes nothing in its result.
+
+    Attributes:
+        batch_size: lines per call of the network.
+        restart: forget an unfinished job.
+        shard: only the lines that fall to it, into a part of the output for :func:`fada.jobs.merge.merge`.
+        cluster: where to read, if not in this process.
+    """
+
+    batch_size: int = 8
+    restart: bool = False
+    shard: Shard | None = None
+    cluster: Cluster | None = None
+
+
 def transcribe(
     recognizer: "Recognizer",
     lines: LineSet,
     out: str | os.PathLike[str],
+    job: Job = Job(),
+    run: Execution = Execution(),
     *,
     format: str | None = None,
-    weights: Weights | None = None,
-    knowledge: Knowledge | None = None,
-    automatic: Automatic | None = None,
-    model_name: str = "",
-    targets_name: str | None = None,
-    reading: Mapping[str, Any] | None = None,
-    batch_size: int = 8,
-    restart: bool = False,
-    shard: Shard | None = None,
-    cluster: Cluster | None = None,
 ) -> Summary:
     """Transcribe `lines` into `out`; an interrupted job with the same arguments goes on where it stopped.
 
@@ -81,83 +127,113 @@ def transcribe(
         lines: their `domain` chooses the target; lines of an unknown domain are guided to the overall distribution.
         out: file or folder, see :func:`fada.data.write.write_transcriptions`.
         format: of the output.
-        weights: λ, scale, distance, beam and so on; plain beam search by default.
-        knowledge: targets and language models that the weights need.
-        automatic: gives every document weights and knowledge of its own, instead of these two; for CTC models.
-        model_name, targets_name: recorded with the output.
-        reading: how the lines were read: an unfinished job is not continued with lines that were read otherwise.
-        batch_size: lines per call of the network.
-        restart: forget an unfinished job.
-        shard: only the lines that fall to it, into a part of `out` for :func:`fada.jobs.merge.merge`.
-        cluster: where to read, if not in this process.
     """
-    weights, knowledge = weights or Weights(), knowledge or Knowledge()
-    if automatic is not None and automatic.given is not None:
-        knowledge = automatic.given
-    recognizer.search([], knowledge).check(weights)
-    out = Path(out)
+    recognizer.search([], job.known).check(job.weights)
     started = time.monotonic()
-    job: dict[str, Any] = {
-        "model": model_name,
-        "model_files": _weight_files(model_name),
-        "targets": targets_name,
-        "knowledge": knowledge.fingerprint() if automatic is None else automatic.fingerprint(),
-        "source": lines.name,
-        "reading": {name: str(value) for name, value in (reading or {}).items() if value},
-        "weights": weights.model_dump(),
-    }
-    every, share = lines, None if shard is None else Share(shard)
+    record, every = job.record(lines.name), lines
+    share = None if run.shard is None else Share(run.shard)
+    out = Path(out)
     if share is not None:
         lines, out = share.of(lines), share.shard.part(out)
+        record["shard"] = str(run.shard)
     whole = Path(os.path.abspath(out))
     path = whole.with_name(f".{whole.name}.journal")
     format = _check_output(lines, out, format)
-    with Journal(path, {**job, "shard": str(shard)} if shard else job, restart=restart) as journal:
+    with Journal(path, record, restart=run.restart) as journal:
         resumed = len(journal.rows)
         for left_behind in whole.parent.glob(f".{glob.escape(whole.name[:40])}.{'[0-9a-f]' * 16}.tmp"):
             left_behind.unlink(missing_ok=True)  # by a job that was killed: nobody else has this output
-        reader = Reader(recognizer, weights, knowledge, automatic, journal.rows)
+        reader = Reader(recognizer, job.weights, job.known, job.automatic, journal.rows)
         documents = reader.documents
-        if documents is not None and shard is not None:
+        if documents is not None and share is not None:
             documents.decide_before(every)
-        size = max(batch_size, recognizer.rows if documents is None else LINES)
+        size = max(run.batch_size, recognizer.rows if documents is None else LINES)
         todo = batches(lines, journal.has, size, "transcribing", document_of if documents else lambda _: "")
         here = ((batch, reader.rows(batch)) for batch in todo)
-        for batch, rows in here if cluster is None else read_on(cluster, whole.parent, model_name, reader, todo):
+        for batch, rows in here if run.cluster is None else read_on(run.cluster, whole, job.model_name, reader, todo):
             stamped = zip(batch, rows, strict=True)
             journal.append({**row, "domain": line.domain, "stamp": stamp_of(line)} for line, row in stamped)
-        notes = [*map(str, lines.skipped), *lines.notes]
-        named = {domain for row in journal.rows.values() if (domain := row["domain"]) is not None}
-        if unknown := knowledge.unknown_domains(named):
-            known = ", ".join(knowledge.targets or ())
-            notes.append(f"no target for {', '.join(unknown)} (known: {known}): read with that of all domains together")
+        tally = _Tally.of(journal.rows)
+        notes = _notes(lines, job, tally, documents, journal.rows)
         blank = [
-            (file, base) for file, base in lines.blank if shard is None or shard.owns(file.relative_to(base).as_posix())
+            (file, base)
+            for file, base in lines.blank
+            if share is None or share.shard.owns(file.relative_to(base).as_posix())
         ]
         if blank and chosen_format(out, format) == "same":
             notes.append(f"files without text lines, copied as they are: {len(blank)}")
         if resumed:
             notes.append(f"{resumed} lines were already done")
         own = Counter[str]()
-        told = str(knowledge) if documents is None else documents.told()
-        details = {"domains": ", ".join(sorted(named)) or None, "knowledge": told}
-        if documents is None and weights.lm != "none" and knowledge.global_lm is not None:
-            notes = [*other_language(knowledge.global_lm, journal.rows), *notes]
-        if documents is not None:
-            notes = [*documents.notes(journal.rows), *notes]
-            weights = documents.weights or weights
-        files = _write(
-            _results(lines, journal.rows, own), blank, out, format, weights, model_name, targets_name, details
-        )
-        notes = [*_doubts(recognizer, own, knowledge, journal.rows), *notes]
+        results = _results(lines, journal.rows, own)
+        provenance = _provenance(job, tally, documents)
+        files = write_transcriptions(results, out, format, provenance=provenance, blank=blank)
+        notes = [*_doubts(recognizer, own, job.known, tally), *tally.notes(), *notes]
         if share is not None:
-            bad = [line for line, row in journal.rows.items() if "error" in row]
-            elsewhere = {"model_files": [file[:2] for file in job["model_files"]], "source": None}
-            files.append(share.note(whole, {**job, **elsewhere, "format": chosen_format(out, format)}, bad))
-        failed = [f"{row['source']}: {row['error']}" for row in journal.rows.values() if "error" in row]
+            elsewhere = {"model_files": [file[:2] for file in record["model_files"]], "source": None, "shard": None}
+            kind = chosen_format(out, format)
+            files.append(share.note(whole, {**record, **elsewhere, "format": kind}, list(tally.failed)))
         journal.finish()
-    done = len(journal.rows) - len(failed)
-    return Summary(files, done, resumed, failed, notes, time.monotonic() - started)
+    done = len(journal.rows) - len(tally.failed)
+    return Summary(files, done, resumed, list(tally.failed.values()), notes, time.monotonic() - started)
+
+
+@dataclass
+class _Tally:
+    """What the rows of a journal have in common, found in one pass."""
+
+    domains: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
+    confidence: float = 0.0
+    lines: int = 0
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Row]) -> "_Tally":
+        tally = cls()
+        for row in rows.values():
+            if (domain := row["domain"]) is not None:
+                tally.domains.add(domain)
+            if "error" in row:
+                tally.failed[row["id"]] = str(Skipped(row["source"], row["error"]))
+            elif not (row.get("text") or "").strip():
+                tally.empty.append(row["id"])
+            if "confidence" in row:
+                tally.confidence += row["confidence"]
+                tally.lines += 1
+        return tally
+
+    def notes(self) -> list[str]:
+        """Of the lines in which nothing was read."""
+        named = ", ".join(self.empty[:20]) + (", ..." if len(self.empty) > 20 else "")
+        return [f"nothing was read in {len(self.empty)} lines: {named}"] if self.empty else []
+
+
+def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None, rows: Mapping[str, Row]) -> list[str]:
+    """What is worth knowing of the lines and of what they were read with."""
+    notes = [*map(str, lines.skipped), *lines.notes]
+    knowledge = job.known
+    if unknown := knowledge.unknown_domains(tally.domains):
+        known = ", ".join(knowledge.targets or ())
+        notes.append(f"no target for {', '.join(unknown)} (known: {known}): read with that of all domains together")
+    if documents is not None:
+        return [*documents.notes(rows), *notes]
+    if job.weights.lm != "none" and knowledge.global_lm is not None:
+        return [*other_language(knowledge.global_lm, rows), *notes]
+    return notes
+
+
+def _provenance(job: Job, tally: _Tally, documents: Documents | None) -> Provenance:
+    """What made the output."""
+    weights = job.weights if documents is None else documents.weights or job.weights
+    details = {
+        "domains": ", ".join(sorted(tally.domains)) or None,
+        "knowledge": str(job.known) if documents is None else documents.told(),
+        **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
+        "beam": weights.beam,
+    }
+    lam = weights.lam if weights.guided else None
+    return Provenance(model=job.model_name or None, target=job.targets_name, lam=lam, details=details)
 
 
 def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
@@ -171,7 +247,7 @@ def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
         return format
     from fada.data.crop import PageCrop
 
-    line = next(iter(lines), None)
+    line = next((line for line in lines if _may_be_read(line)), None)
     if chosen != "same":
         if line is not None and line.image is None:
             raise FadaError(
@@ -188,6 +264,18 @@ def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
     return format
 
 
+def _may_be_read(line: Line) -> bool:
+    """Whether an image file at least begins like one; what does not is told as a line that cannot be read."""
+    if not isinstance(line.image, str | os.PathLike):
+        return True
+    from fada.data.images import image_size
+
+    try:
+        return image_size(line.image).height > 0
+    except FadaError:
+        return False
+
+
 def _weight_files(model: str) -> list[tuple[str, int, int]]:
     """Name, size and time of change of the weights in a model or run folder; none for a name of the hub."""
     folder = Path(resolve(model))
@@ -200,69 +288,43 @@ def _weight_files(model: str) -> list[tuple[str, int, int]]:
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _doubts(recognizer: "Recognizer", own: Counter[str], knowledge: Knowledge, rows: Mapping[str, Row]) -> list[str]:
+def _doubts(recognizer: "Recognizer", own: Counter[str], knowledge: Knowledge, tally: _Tally) -> list[str]:
     """What speaks against this model for these lines: texts that it cannot write, and that it is not sure of its own.
 
     Args:
         own: the characters of the texts that the lines came with.
     """
     notes = []
-    if recognizer.kind == "ctc":
-        p = knowledge.targets.overall if knowledge.targets else None
-        aims = dict(zip(p.symbols, p.frequencies.tolist(), strict=True)) if p else {}
-        for counts, what, remedy in (
-            (
-                own,
-                "the text that these files came with",
-                "choose a model of their script, or fine-tune this one on them",
-            ),
-            (aims, "the targets", "choose targets of the model's script and spelling"),
-        ):
-            share, examples = _outside(recognizer.characters, counts)
-            if share > FOREIGN_SHARE:
-                notes.append(
-                    f"{share:.0%} of the characters of {what} ({examples}) are none that the model can write: {remedy}"
-                )
-    confidences = [row["confidence"] for row in rows.values() if "confidence" in row]
-    if confidences and fmean(confidences) < LOW_CONFIDENCE:
+    p = knowledge.targets.overall if knowledge.targets else None
+    aims = dict(zip(p.symbols, p.frequencies.tolist(), strict=True)) if p else {}
+    for counts, what, remedy in (
+        (own, "the text that these files came with", "choose a model of their script, or fine-tune this one on them"),
+        (aims, "the targets", "choose targets of the model's script and spelling"),
+    ):
+        share, examples = _outside(recognizer.letters, counts)
+        if share > FOREIGN_SHARE:
+            notes.append(
+                f"{share:.0%} of the characters of {what} ({examples}) are none that the model can write: {remedy}"
+            )
+    if tally.lines and (mean := tally.confidence / tally.lines) < LOW_CONFIDENCE:
         notes.append(
-            f"mean confidence {fmean(confidences):.2f}: the model hardly reads these lines; look at some before "
+            f"mean confidence {mean:.2f}: the model hardly reads these lines; look at some before "
             "using the text, and choose a model of their script and language, or fine-tune this one on some of them"
         )
     return notes
 
 
-def _outside(alphabet: str, counts: Mapping[str, float]) -> tuple[float, str]:
-    """The share of characters, marks and white space aside, that are not in an alphabet, and the most frequent ones."""
-    known = set(unicodedata.normalize("NFD", alphabet))
+def _outside(letters: frozenset[str] | None, counts: Mapping[str, float]) -> tuple[float, str]:
+    """The share of characters, marks and white space aside, that a model cannot write, and the most frequent ones."""
+    if letters is None:
+        return 0.0, ""
     bases = defaultdict[str, float](float)
     for character, count in counts.items():
         base = unicodedata.normalize("NFD", character)[:1]
         if character != OTHER and unicodedata.category(base)[0] not in "MZC":
             bases[base] += count
-    outside = {base: count for base, count in sorted(bases.items(), key=lambda item: -item[1]) if base not in known}
+    outside = {base: count for base, count in sorted(bases.items(), key=lambda item: -item[1]) if base not in letters}
     return sum(outside.values()) / max(sum(bases.values()), 1e-9), " ".join(map(visible, list(outside)[:5]))
-
-
-def _write(
-    results: Iterable[Transcription],
-    blank: Sequence[tuple[Path, Path]],
-    out: Path,
-    format: str | None,
-    weights: Weights,
-    model_name: str,
-    targets_name: str | None,
-    details: Mapping[str, Any],
-) -> list[Path]:
-    details = {
-        **details,
-        **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
-        "beam": weights.beam,
-    }
-    provenance = Provenance(
-        model=model_name or None, target=targets_name, lam=weights.lam if weights.guided else None, details=details
-    )
-    return write_transcriptions(results, out, format, provenance=provenance, blank=blank)
 
 
 def _results(lines: LineSet, rows: Mapping[str, Row], own: Counter[str]) -> Iterator[Transcription]:

@@ -1,0 +1,284 @@
+"""What dividing the work costs: plain multiprocessing, Ray, shards and one process on the same synthetic lines.
+
+    python -m benchmarks.scale [--lines 20000] [--many 200000] [--few 2000] [--model french]
+    python -m benchmarks.scale --source LINES --model medieval --knowledge auto --workers --shards 0 --many 0
+
+Every way is a process of its own. Its CPU time is that of all processes it started, its memory that of the process that
+reads the source and keeps the journal. Ratios are of one run; CPU time hardly depends on what else the machine does,
+elapsed time does.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORDS = ("li", "rois", "dist", "que", "la", "reine", "estoit", "en", "sa", "chambre", "et", "ses", "chevaliers")
+TICK = os.sysconf("SC_CLK_TCK")
+BATCH = 8
+
+
+def images(count: int, words: int) -> list[bytes]:
+    """Lines of print, as PNG files."""
+    import io
+
+    from PIL import Image, ImageDraw, ImageFont
+
+    font, rng = ImageFont.load_default(size=30), np.random.default_rng(0)
+    made = []
+    for _ in range(count):
+        text = " ".join(rng.choice(WORDS, words))
+        image = Image.new("L", (int(font.getlength(text)) + 20, 48), 230)
+        ImageDraw.Draw(image).text((10, 6), text, fill=40, font=font)
+        stream = io.BytesIO()
+        image.save(stream, format="PNG")
+        made.append(stream.getvalue())
+    return made
+
+
+def write_lines(path: Path, count: int, words: int) -> None:
+    """A parquet file of `count` lines, a few hundred different ones."""
+    from fada.data.formats.parquet import write_parquet
+    from fada.data.line import Line, LineSet, Log
+
+    drawn = images(min(count, 200), words)
+
+    def read(log: Log, media: bool) -> Iterator[Line]:
+        for number in range(count):
+            yield Line(id=f"page{number // 30:06}/line{number % 30:02}", text="", image=drawn[number % len(drawn)])
+
+    write_parquet(LineSet(read, "synthetic", length=count), path)
+
+
+# --- the ways, each in a process of its own ---------------------------------------------------------------------------
+
+_reader: Any = None
+
+
+def _load(model: str) -> None:
+    global _reader
+    from fada.decoding.knowledge import Knowledge
+    from fada.decoding.weights import Weights
+    from fada.jobs.reader import Reader
+    from fada.models.registry import load_recognizer
+
+    recognizer = load_recognizer(model)
+    recognizer.use_threads(1)
+    _reader = Reader(recognizer, Weights(), Knowledge(), None, {})
+
+
+def _rows(batch: list[Any]) -> list[Any]:
+    return list(_reader.rows(batch))
+
+
+def plain(model: str, lines: Path, out: Path, workers: int) -> None:
+    """What anybody would write: a pool of processes, results gathered and written at the end; nothing is resumable."""
+    from fada.data.source import read_lines
+    from fada.jobs.batches import batches
+
+    todo = batches(read_lines(lines, untranscribed=True), lambda line: False, BATCH, "reading")
+    with multiprocessing.get_context("spawn").Pool(workers, _load, (model,)) as pool:
+        found = [row for rows in pool.imap(_rows, todo) for row in rows]
+    out.write_text("".join(f"{row['id']}\t{row.get('text', '')}\n" for row in found), encoding="utf-8")
+
+
+def fada(model: str, lines: Path, out: Path, *options: str) -> None:
+    """The command line, in this process."""
+    from fada.cli import app
+
+    known = os.environ.get("FADA_KNOWLEDGE", "none")
+    command = ["transcribe", model, str(lines), "--out", str(out), "--knowledge", known, *options]
+    app([*command, "--threads", "1", "--batch-size", str(BATCH)], standalone_mode=False)
+
+
+def shards(model: str, lines: Path, out: Path, count: int) -> None:
+    """One after the other, and joined."""
+    from fada.cli import app
+
+    for number in range(1, count + 1):
+        fada(model, lines, out, "--shard", f"{number}/{count}")
+    parts = [str(path) for path in out.parent.glob(f"{out.stem}.*-of-{count:03}.tsv")]
+    app(["merge", *parts, "--out", str(out)], standalone_mode=False)
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds of all processes and of the one that was started, elapsed seconds, its MB, bytes of its journal."""
+
+    cpu: float
+    driver: float
+    elapsed: float
+    memory: float
+    journal: int
+
+
+def _cpu_below(process: int) -> dict[int, float]:
+    """CPU seconds of a process and of those below it."""
+    parents: dict[int, list[int]] = {}
+    used: dict[int, float] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError, ValueError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            one = int(stat.parent.name)
+            parents.setdefault(int(fields[1]), []).append(one)
+            used[one] = (int(fields[11]) + int(fields[12])) / TICK
+    found, todo = {}, [process]
+    while todo:
+        one = todo.pop()
+        found[one] = used.get(one, 0.0)
+        todo += parents.get(one, [])
+    return found
+
+
+def measured(way: str, *arguments: object) -> Cost:
+    """Run a way in a process of its own, and look at what it uses while it runs."""
+    command = [sys.executable, "-m", "benchmarks.scale", "--way", way, *map(str, arguments)]
+    started, seen, journal = time.monotonic(), dict[int, float](), 0
+    out = Path(str(arguments[2]))
+    fair = {**os.environ, "RAY_worker_niceness": "0"}  # Ray's workers would make way for everything else
+    with subprocess.Popen(command, env=fair, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        while job.poll() is None:
+            seen |= _cpu_below(job.pid)
+            with suppress(OSError):
+                journal = max(journal, out.with_name(f".{out.name}.journal").stat().st_size)
+            time.sleep(0.25)
+        told, problem = job.communicate()
+    if job.returncode:
+        raise SystemExit(problem)
+    last = json.loads(told.splitlines()[-1])
+    seen[job.pid] = last["cpu"]
+    return Cost(sum(seen.values()), last["cpu"], time.monotonic() - started, last["memory"], journal)
+
+
+def run_way(way: str, arguments: list[str]) -> None:
+    """One of the ways, as `measured` starts it."""
+    model, lines, out, *more = arguments
+    if way == "plain":
+        plain(model, Path(lines), Path(out), int(more[0]))
+    elif way == "ray":
+        fada(model, Path(lines), Path(out), "--ray", "--jobs", more[0])
+    elif way == "shards":
+        shards(model, Path(lines), Path(out), int(more[0]))
+    else:
+        fada(model, Path(lines), Path(out))
+    peak = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
+    print(json.dumps({"cpu": time.process_time(), "memory": int(peak.split()[1]) / 1024}))
+
+
+def tell_costs(given: argparse.Namespace, place: Path) -> None:
+    """CPU time of every way, and whether they write the same."""
+    source = Path(given.source or place / "lines.parquet")
+    if given.source:
+        from fada.data.source import read_lines
+
+        given.lines = sum(1 for _ in read_lines(source, untranscribed=True).without_media())
+    else:
+        write_lines(source, given.lines, 6)
+    print(f"{given.lines:,} lines, model {given.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print("| way | CPU s | ms a line | of it the first process | CPU against one process | elapsed s |")
+    print("|---|---:|---:|---:|---:|---:|")
+    costs: dict[str, Cost] = {}
+    ways: list[tuple[str, str, tuple[int, ...]]] = [("one process", "one", ())]
+    for count in given.workers:
+        ways += [(f"multiprocessing, {count}", "plain", (count,)), (f"Ray, {count}", "ray", (count,))]
+    if given.shards:
+        ways.append((f"{given.shards} shards, one after the other, and merge", "shards", (given.shards,)))
+    for number, (name, way, more) in enumerate(ways):
+        out = place / f"{number}" / "out.tsv"
+        out.parent.mkdir()
+        cost = costs[name] = measured(way, given.model, source, out, *more)
+        ratio = cost.cpu / costs["one process"].cpu
+        each, first = (1000 * seconds / given.lines for seconds in (cost.cpu, cost.driver))
+        cells = f"{cost.cpu:.1f} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.1f}"
+        print(f"| {name} | {cells} |", flush=True)
+    for count in given.workers:
+        ratio = costs[f"Ray, {count}"].cpu / costs[f"multiprocessing, {count}"].cpu
+        print(f"Ray over multiprocessing, {count} workers: {ratio:.2f} of its CPU time")
+    if given.workers and not given.source:
+        _tell_slopes(given, place, costs)
+    outs = [place / str(number) / "out.tsv" for number, (_, way, _) in enumerate(ways) if way != "plain"]
+    written = [out.read_bytes() for out in outs]
+    print(f"the same bytes in all {len(written)} outputs: {len(set(written)) == 1}")
+    sizes = {"source": source.stat().st_size, "output": len(written[0])}
+    sizes["journal"] = costs["one process"].journal
+    print("bytes a line: " + ", ".join(f"{name} {size / given.lines:.0f}" for name, size in sizes.items()))
+
+
+def _tell_slopes(given: argparse.Namespace, place: Path, costs: dict[str, Cost]) -> None:
+    """What a line costs when everything is started."""
+    tenth, count = given.lines // 10, sorted(given.workers)[len(given.workers) // 2]
+    write_lines(place / "tenth.parquet", tenth, 6)
+    slopes, driver = [], 0.0
+    for way, name in (("ray", "Ray"), ("plain", "multiprocessing")):
+        out = place / f"{way}-tenth" / "out.tsv"
+        out.parent.mkdir()
+        start = measured(way, given.model, place / "tenth.parquet", out, count)
+        whole = costs[f"{name}, {count}"]
+        slopes.append((whole.cpu - start.cpu) / (given.lines - tenth))
+        driver = driver or (whole.driver - start.driver) / (given.lines - tenth)
+    told = f"{count} workers: {1000 * slopes[0]:.2f} against {1000 * slopes[1]:.2f} ms"
+    print(
+        f"each further line beyond {tenth:,}, {told}, {slopes[0] / slopes[1]:.2f}; "
+        f"{1000 * driver:.2f} ms of it are the first process of Ray"
+    )
+
+
+def tell_memory(given: argparse.Namespace, place: Path) -> None:
+    """What the process that reads the source and keeps the journal needs, for few lines and for many."""
+    print(f"| memory of the driver | {given.few:,} lines | {given.many:,} lines |\n|---|---:|---:|")
+    from fada.models.crnn import CRNNRecognizer
+
+    CRNNRecognizer.build(list(WORDS), "tiny").save_pretrained(place / "tiny")
+    found: dict[str, list[str]] = {"one": [], "ray": []}
+    for count in (given.few, given.many):
+        write_lines(place / f"{count}.parquet", count, 1)
+        for way, cells in found.items():
+            out = place / f"{way}-{count}" / "out.tsv"
+            out.parent.mkdir()
+            more = (2,) if way == "ray" else ()
+            cost = measured(way, place / "tiny", place / f"{count}.parquet", out, *more)
+            cells.append(f"{cost.memory:.0f} MB")
+    for way, cells in found.items():
+        print(f"| {'Ray, 2 workers' if way == 'ray' else 'one process'} | {' | '.join(cells)} |")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--lines", type=int, default=20_000, help="lines that are read in every way")
+    parser.add_argument("--few", type=int, default=2_000, help="lines of the first measure of memory")
+    parser.add_argument("--many", type=int, default=200_000, help="lines of the second; 0: not measured")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--shards", type=int, default=4, help="0: not measured")
+    parser.add_argument("--model", default="french")
+    parser.add_argument("--source", help="read these lines instead of synthetic ones")
+    parser.add_argument("--knowledge", default="none", help="as fada transcribe takes it")
+    parser.add_argument("--way", help=argparse.SUPPRESS)
+    given, rest = parser.parse_known_args()
+    os.environ.setdefault("FADA_KNOWLEDGE", given.knowledge)
+    if given.way:
+        run_way(given.way, rest)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if given.lines:
+            tell_costs(given, Path(folder))
+        if given.many:
+            tell_memory(given, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
