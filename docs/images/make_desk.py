@@ -20,8 +20,17 @@ TYPED = {2: "siue scienter siue incogitatione mala siue", 3: "inuerbo. seu inope
 """Of Latin 13388, f. 19: what is typed into which line; the rest of each follows."""
 
 
+TITLE = "Paris, BnF, Latin 13388, f. 19"
+SEEN = """() => [...document.querySelectorAll(".crop img")].every(
+    (one) => one.getBoundingClientRect().top > innerHeight || !one.offsetParent || (one.complete && one.naturalWidth)
+)"""
+
+
 def taken(page: Any, name: str) -> None:
-    """A picture."""
+    """A picture, when all that is on the screen has come."""
+    page.wait_for_timeout(700)
+    while not page.evaluate(SEEN):
+        page.wait_for_timeout(200)
     page.wait_for_timeout(700)
     page.screenshot(path=HERE / f"desk-{name}.jpg", type="jpeg", quality=82)
 
@@ -34,8 +43,10 @@ def main(image: Path, texts: list[Path]) -> None:
         server = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         address = server.stdout.readline().strip()
+        named = Path(folder) / "tmp" / f"{TITLE}{image.suffix}"
+        shutil.copy(image, named)
         try:
-            pictures(playwright, address, image, texts)
+            pictures(playwright, address, named, texts)
         finally:
             server.terminate()
             server.wait()
@@ -59,8 +70,10 @@ def pictures(playwright: Any, address: str, image: Path, texts: list[Path]) -> N
         page.locator(".line textarea").nth(number - 1).click()
         page.keyboard.press("Control+a")
         page.keyboard.insert_text(text)
-        page.wait_for_timeout(800)
-        if number != max(TYPED):
+        expect(page.locator(".saving")).to_have_text("Saved")
+        if number == max(TYPED):
+            page.locator(".line.active .ghost").wait_for()
+        else:
             page.keyboard.press("Escape")
             page.keyboard.press("Enter")
     taken(page, "light")

@@ -1,11 +1,14 @@
 """Lines over the interface: saved as typed, versions, history, completion, outlines; over stored emissions."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fada.serve.signs import code_of
 from tests.support.desks import TEXTS, finished, opened, put_document
 
 
@@ -158,7 +161,10 @@ def test_pictures_of_pages_and_lines(client: Any, page: dict[str, Any]) -> None:
     assert whole.headers["content-type"] == "image/jpeg"
     assert client.get(page["image"], params={"width": 100}).status_code == 200
     crop = client.get(f"/api/lines/{page['lines'][0]['id']}/image")
-    assert crop.content.startswith(b"\x89PNG")
+    assert crop.headers["content-type"] == "image/jpeg"
+    for answer in (whole, crop):  # a browser keeps them, and asks each time whether they are still the same
+        again = client.get(answer.request.url.path, headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
 
 
 def test_knowledge_is_edited_and_the_document_is_read_again(client: Any, page: dict[str, Any]) -> None:
@@ -173,26 +179,55 @@ def test_knowledge_is_edited_and_the_document_is_read_again(client: Any, page: d
     assert known["domains"][0] == "1250"
     assert {one["character"] for one in known["targets"]} == set(text)
     assert finished(client, told.json()["job"]["id"])["state"] == "done"
-    forbidden = client.put(f"{address}/knowledge", json={"targets": {"q": 0.0}}, params={"page": page["id"]}).json()
+    change = {"version": known["version"], "targets": {"q": 0.0}}
+    forbidden = client.put(f"{address}/knowledge", json=change, params={"page": page["id"]}).json()
     assert next(one for one in forbidden["knowledge"]["targets"] if one["character"] == "q")["frequency"] == 0
     assert finished(client, forbidden["job"]["id"])["state"] == "done"
     lines = client.get(f"/api/pages/{page['id']}").json()["lines"]
     assert "q" not in lines[0]["text"]
     assert lines[0]["plain"] == TEXTS[0]
-    cleared = client.put(f"{address}/knowledge", json={"targets": {}, "domain": None}).json()
+    change = {"version": forbidden["knowledge"]["version"], "targets": {}, "domain": None}
+    cleared = client.put(f"{address}/knowledge", json=change).json()
     finished(client, cleared["job"]["id"])
     assert client.get(f"/api/pages/{page['id']}").json()["lines"][0]["text"] == TEXTS[0]
     worth = client.get(f"{address}/worth").json()
     assert worth["lines"] == 3
-    assert client.put(f"{address}/knowledge", json={"domain": "1350"}).status_code == 400
+    version = cleared["knowledge"]["version"]
+    assert client.put(f"{address}/knowledge", json={"version": version, "domain": "1350"}).status_code == 400
     text_number = known["texts"][0]["id"]
     assert client.delete(f"{address}/texts/{text_number}").json()["knowledge"]["texts"] == []
+
+
+def test_of_two_who_change_the_knowledge_at_once_the_later_is_told(client: Any, page: dict[str, Any]) -> None:
+    address = f"/api/documents/{page['document']}/knowledge"
+    version = client.get(address).json()["version"]
+
+    def send(change: dict[str, Any]) -> Any:
+        return client.put(address, json={"version": version, **change})
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = [*pool.map(send, [{"targets": {c: 0.0}} for c in "quick"])]
+    assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409, 409]
+    first = next(answer.json()["knowledge"] for answer in answers if answer.status_code == 200)
+    forbidden = {one["character"] for one in first["targets"] if one["edited"]}
+    assert len(forbidden) == 1
+    for told in [answer.json()["knowledge"] for answer in answers if answer.status_code == 409]:
+        assert {one["character"] for one in told["targets"] if one["edited"]} == forbidden
+        assert told["version"] == first["version"]
+    desk = client.desk  # what the machine finds out loses nothing that was chosen, and is no change of the version
+    desk.alter_knowledge(page["document"], lambda now: replace(now, inferred=[["la", 1.0]]))
+    assert client.get(address).json()["version"] == first["version"]
+    weighed = client.put(address, json={"version": first["version"], "weights": {"lam": 0.5}}).json()["knowledge"]
+    assert {one["character"] for one in weighed["targets"] if one["edited"]} == forbidden
+    assert weighed["weights"]["lam"] == 0.5
+    assert desk.chosen(page["document"]).inferred == [["la", 1.0]]
 
 
 def test_signs_are_those_of_the_model_with_codes(client: Any, page: dict[str, Any]) -> None:
     signs = client.get(f"/api/documents/{page['document']}/signs").json()
     by_character = {sign["character"]: sign for sign in signs}
     assert by_character["⁊"]["code"] == "et"
+    assert [code_of(c) for c in "\u0363ᵈꝵ\u1dd1"] == ["^a", "^^d", "rum2", "ur"]
     assert by_character["ꝑ"]["name"] == "LATIN SMALL LETTER P WITH STROKE THROUGH DESCENDER"
     assert len({sign["code"] for sign in signs}) == len(signs)
     assert [sign["count"] for sign in signs] == sorted((sign["count"] for sign in signs), reverse=True)

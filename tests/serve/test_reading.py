@@ -17,7 +17,7 @@ import torch
 
 from fada.models.crnn import CRNNRecognizer
 from fada.serve.jobs import Cancelled, Worker, WorkerLostError
-from fada.serve.reading import Reader, completed_draft, expected_word_error
+from fada.serve.reading import Reader, completed_draft, corrected_doubt, expected_word_error, word_doubt
 from tests.support.desks import SYMBOLS, finished, line_picture, opened, put_document, spelt
 
 ALTO = """<?xml version="1.0" encoding="UTF-8"?>
@@ -135,19 +135,25 @@ def tone() -> bytes:
 
 @pytest.mark.timeout(600)
 def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) -> None:
-    # A worker that is busy with nothing, as long as it takes to kill it.
-    worker = client.desk.jobs.workers[1]
-    told = upload(client, [("a.png", png("one")), ("b.png", png("two"))])
-    end = time.monotonic() + 200
-    while not any(job["state"] == "running" and job["total"] for job in client.get("/api/jobs").json()):
+    desk = client.desk
+    document = put_document(desk, model=desk.default_model, pages=2, emitted=False)
+    desk.store.write(lambda c: c.execute("UPDATE pages SET state = 'waiting' WHERE document = ?", (document,)) and None)
+    worker = desk.jobs.workers[1]
+    worker.kill()
+    pid = _halted(worker).pid
+    assert pid is not None
+    asked = repr(worker._numbers)
+    job = desk.jobs.add("read", document)["id"]
+    end = time.monotonic() + 300
+    while repr(worker._numbers) == asked:  # until it was given the first page
         assert time.monotonic() < end
         time.sleep(0.01)
-    if worker.pid is not None:
-        os.kill(worker.pid, signal.SIGKILL)
-    job = finished(client, told["job"]["id"], 500)
-    assert job["state"] in ("done", "failed")
-    after = upload(client, [("c.png", png("three"))])
-    assert finished(client, after["job"]["id"], 500)["state"] == "done"
+    os.kill(pid, signal.SIGKILL)
+    assert finished(client, job, 300)["state"] == "done"
+    pages = client.get(f"/api/documents/{document}").json()["pages"]
+    assert [page["state"] for page in pages] == ["failed", "read"]
+    assert "ended unexpectedly" in pages[0]["message"]
+    assert worker.pid not in (None, pid)
 
 
 def test_a_stuck_worker_is_ended_and_a_cancelled_one_too(tmp_path: Path) -> None:
@@ -215,9 +221,14 @@ def test_without_emissions_the_draft_is_completed(prefix: str, expected: str) ->
     assert completed_draft("a draft text", prefix) == expected
 
 
-def test_expected_word_error_is_one_minus_the_chance_that_a_word_is_right() -> None:
-    assert expected_word_error("ab c", [0.5, 0.5, 0.1, 1.0]) == pytest.approx(1 - (0.25 + 1) / 2)
-    assert expected_word_error("  ", [0.5, 0.5]) is None
+def test_expected_word_error_is_one_minus_the_chance_that_a_word_is_right_corrected() -> None:
+    assert word_doubt("ab c", [0.5, 0.5, 0.1, 1.0]) == pytest.approx(1 - (0.25 + 1) / 2)
+    assert expected_word_error("ab c", [0.5, 0.5, 0.1, 1.0]) == pytest.approx(corrected_doubt(0.375), abs=1e-4)
+    assert word_doubt("  ", [0.5, 0.5]) is expected_word_error("  ", [0.5, 0.5]) is None
+    found = [corrected_doubt(doubt / 10) for doubt in range(11)]
+    assert found == sorted(found)
+    assert found[0] < 0.01
+    assert found[-1] > 0.99
 
 
 def test_any_text_is_placed_in_order() -> None:
@@ -233,3 +244,19 @@ def test_any_text_is_placed_in_order() -> None:
         assert [cell[2] for cell in cells] == sorted(cell[2] for cell in cells)
     middles = [(start + end) / 2 * len(log_probs) for _, _, start, end in reader.align(log_probs, "the fox")]
     assert middles == pytest.approx([1.5 + 3 * i for i in range(7)], abs=1.0)
+
+
+@pytest.mark.parametrize("off", [-0.02, -0.005, 0.0, 0.005])
+def test_words_are_kept_where_they_stand_also_if_their_places_touch_after_rounding(off: float) -> None:
+    from fada import CTCBeamDecoder
+
+    decoder = CTCBeamDecoder(SYMBOLS, beam_size=30)
+    reader = Reader(decoder, decoder)
+    log_probs = spelt("the quick fox", doubt=0.4)
+    cells = reader.align(log_probs, "the quick fox")
+    places = {word: (cells[at][2], cells[at + len(word) - 1][3]) for word, at in {"quick": 4, "fox": 10}.items()}
+    (start, end), (second, last) = places["quick"], places["fox"]
+    found = reader.complete(log_probs, "the", [("quack", start, end), ("fix", second + off, last)])
+    assert found.text == "the quack fix"
+    alone = reader.complete(log_probs, "", [("quack", start, end), ("fix", end + off, end)])
+    assert alone.text == "the quick fox"  # no room for three letters: the words cannot be kept

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from starlette.testclient import TestClient
 
+from fada.serve import lines, work
 from fada.serve.app import create_app
 from fada.serve.desk import Desk
 from fada.serve.project import Limits, Project
@@ -56,7 +57,7 @@ def put_document(
 ) -> int:
     """A document that was read: pages of lines, one below the other, with emissions (if any) that spell `texts`."""
     store, project = desk.store, desk.project
-    desk._keep_alphabet(model, {"kind": "ctc", "symbols": list(symbols), "blank": 0})
+    desk.keep_alphabet(model, {"kind": "ctc", "symbols": list(symbols), "blank": 0})
     values = {"name": "a manuscript", "model": model, "direction": "ltr", "created": now(), **values}
     document = store.write(lambda c: insert(c, "documents", values))
     folder = project.source(document)
@@ -88,18 +89,16 @@ def put_document(
             line = store.write(partial(_added, row=row))
             if not emitted:
                 continue
-            name = desk.emission_name(desk.line(line), desk.page(page), model)
+            name = work.emission_name(desk.line(line), desk.page(page), model)
             _save(project.emission_file(document, name), spelt(text, symbols, seed=place, doubt=doubt))
             emissions[line] = name
         if emitted:
-            desk._store_readings(desk.document(document), emissions, {})
+            work.store_readings(desk, desk.document(document), emissions, {})
     return document
 
 
 def _added(connection: Any, row: dict[str, Any]) -> int:
-    from fada.serve.desk import _add
-
-    return _add(connection, row, "reader")
+    return lines.add(connection, row, "reader")
 
 
 @contextmanager

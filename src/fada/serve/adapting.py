@@ -13,6 +13,7 @@ from typing import Any
 
 from fada.data.line import LineSet
 from fada.errors import FadaError
+from fada.serve import work
 from fada.serve.desk import Desk
 from fada.serve.export import transcriptions
 from fada.serve.jobs import Cancelled, Running
@@ -134,6 +135,6 @@ def read_with(desk: Desk, job: Running, number: int) -> None:
     for done, page in enumerate(pages):
         job.check()
         job.tell(done, len(pages), "reading with the new model", force=True)
-        desk.emit(job, document, desk.lines_of(page["id"]))
+        work.emit(desk, job, document, desk.lines_of(page["id"]))
         desk.tell_page(page["id"])
-    desk.look(job, number)
+    work.look(desk, job, number)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
@@ -17,10 +18,10 @@ from starlette.exceptions import HTTPException
 
 from fada._version import __version__
 from fada.errors import FadaError
-from fada.serve import adapting
+from fada.serve import adapting, work
 from fada.serve.api import documents, explore, jobs, knowledge, lines, system
 from fada.serve.api.docs import documentation
-from fada.serve.desk import Desk, MissingError, OutdatedError
+from fada.serve.desk import Desk, MissingError, OutdatedError, OutdatedKnowledgeError
 from fada.serve.guard import Guard
 from fada.serve.jobs import Full
 from fada.serve.project import RefusedError
@@ -44,6 +45,7 @@ def create_app(desk: Desk, *, token: str | None = None, hosts: frozenset[str] = 
         hosts: names of the server, besides `localhost` and addresses in numbers.
     """
 
+    work.register(desk)
     desk.jobs.register("adapt", lambda job: adapting.adapt(desk, job))
 
     @asynccontextmanager
@@ -96,6 +98,9 @@ def _add_handlers(app: FastAPI, desk: Desk) -> None:
     async def sentence(request: Request, error: FadaError) -> JSONResponse:
         if isinstance(error, OutdatedError):
             return JSONResponse({"error": str(error), "line": error.line}, 409)
+        if isinstance(error, OutdatedKnowledgeError):
+            found = await run_in_threadpool(knowledge.as_known, desk, error.document)
+            return JSONResponse({"error": str(error), "knowledge": found.model_dump()}, 409)
         status = 404 if isinstance(error, MissingError) else error.status if isinstance(error, RefusedError) else 400
         return told(status, str(error))
 

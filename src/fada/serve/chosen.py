@@ -19,6 +19,7 @@ class Chosen:
         targets: frequencies that were set by hand, by character.
         inferred: the domains that the document may be of, with their probabilities; None if none was looked for.
         certainty: of the recogniser.
+        version: how often somebody chose; what the machine finds out does not count.
     """
 
     domain: str | None = UNKNOWN
@@ -27,6 +28,7 @@ class Chosen:
     targets: Mapping[str, float] = field(default_factory=dict)
     inferred: Sequence[Any] | None = None
     certainty: float = 0.9
+    version: int = 0
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Chosen":

@@ -16,6 +16,7 @@ from fada.decoding.knowledge import (
     built_in_knowledge,
     knowledge_of_model,
     read_knowledge,
+    training_pairs_of,
     training_text_of,
 )
 from fada.decoding.lm import CharNgram
@@ -46,6 +47,7 @@ class Candidates:
         own = None if self.stored is None else self.stored.knowledge.prior
         self.mixtures: OrderedDict[tuple[tuple[str, float], ...], Knowledge] = OrderedDict()
         self.prior: CharDistribution | None = training_text_of(self.folder) or own
+        self.assumed = training_pairs_of(self.folder)
 
     @cached_property
     def found(self) -> dict[str, Knowledge]:
@@ -65,11 +67,11 @@ def candidates_of(model: str) -> Candidates:
 
 
 @lru_cache(maxsize=16)
-def _of_text(name: str, text: str, prior: CharDistribution | None) -> Knowledge:
+def _of_text(name: str, text: str, prior: CharDistribution | None, assumed: CharNgram | None) -> Knowledge:
     """The knowledge of a text that was dropped, made once."""
     lines = text.splitlines()
     counted = TargetSet.from_texts({name: lines}, None if prior is None else prior.normalizer)
-    return Knowledge.from_texts(lines, counted, name=name).with_prior(prior)
+    return Knowledge.from_texts(lines, counted, name=name).with_prior(prior, assumed)
 
 
 def _by_domain(knowledge: Knowledge) -> dict[str, Knowledge]:
@@ -104,7 +106,7 @@ class Known:
         self.chosen, self.beam = chosen, beam
         self.candidates = candidates_of(model)
         self.prior = self.candidates.prior
-        self.texts = {name: _of_text(name, text, self.prior) for name, text in texts.items()}
+        self.texts = {name: _of_text(name, text, self.prior, self.candidates.assumed) for name, text in texts.items()}
         self._readings = readings
         self.knowledge = self._chosen()
 
@@ -137,7 +139,7 @@ class Known:
         mixtures = self.candidates.mixtures
         if key not in mixtures:
             name = " and ".join(part.name for part, _ in parts)
-            mixtures[key] = Knowledge.mixture(parts, name).with_prior(self.prior)
+            mixtures[key] = Knowledge.mixture(parts, name).with_prior(self.prior, self.candidates.assumed)
             while len(mixtures) > _MIXTURES:
                 mixtures.popitem(last=False)
         return mixtures[key]
@@ -160,7 +162,7 @@ class Known:
         stored = self.candidates.stored
         if stored is not None and self.domain in (stored.knowledge.targets or ()) and not self.texts:
             return stored.weights
-        return weights_for(self.knowledge.characters, self.chosen.certainty)
+        return weights_for(self.knowledge.characters, self.chosen.certainty, over=self.knowledge.assumed is not None)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -195,10 +197,12 @@ class Known:
 
     def reader(self, symbols: Sequence[str], blank: int) -> Reader:
         """The searches over emissions of an alphabet."""
-        plain = self.knowledge.decoder(symbols, blank).replace(beam_size=self.beam)
+        plain = self.knowledge.decoder(Alphabet(tuple(symbols), blank)).replace(beam_size=self.beam)
         if self.chosen.domain is None:
             return Reader(plain, plain)
         weights, target, lm = self.weights, self.target, self.lm
+        if lm is not None and self.knowledge.assumed is not None:
+            lm = self.knowledge.lm_of("over", None)
         edited = target is not None and bool(self.chosen.targets)
         lam = NO_GUIDANCE if target is None else min(weights["lam"], EDITED) if edited else weights["lam"]
         prior = self.knowledge.prior

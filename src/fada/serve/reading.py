@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fada.decoding.ctc import CTCBeamDecoder
 
 NBEST = 5
+WORD_ERROR = (0.37, 0.69)
+"""The curve from doubt to errors of words, see :func:`corrected_doubt`."""
 Cell = tuple[str, float, float, float]
 """A code point, its confidence, where it starts and ends in fractions of the width."""
 
@@ -76,13 +78,15 @@ class Reader:
     def complete(self, log_probs: np.ndarray, prefix: str, words: Sequence[tuple[str, float, float]] = ()) -> Reading:
         """The best reading that begins with `prefix` and has `words` where they stand (fractions of the width).
 
-        What the model cannot write is taken as it is: the rest is that of the reading which begins with all else.
+        What the model cannot write is taken as it is: the rest is that of the reading which begins with all else. Words
+        that cannot stand where they are said to are left out.
         """
-        frames = len(log_probs)
-        spans = [(text, round(start * frames), round(end * frames)) for text, start, end in words]
+        spans = _spans(words, len(log_probs))
         found = self.guided.decode(log_probs, nbest=NBEST, alignment=bool(spans), prefix=prefix, words=spans)
         if found[0].log_prob > -np.inf:
             return self._reading(found, "", log_probs)
+        if spans:
+            return self.complete(log_probs, prefix)
         labels, _ = self._labels(prefix)
         written = "".join(self.guided.symbols[label] for label in labels)
         rest = self.guided.decode(log_probs, nbest=NBEST, prefix=written) if written != prefix else found
@@ -166,6 +170,17 @@ def _cells(text: str, spans: Sequence[tuple[float, float]], sure: Sequence[float
     return cells
 
 
+def _spans(words: Sequence[tuple[str, float, float]], frames: int) -> list[tuple[str, int, int]]:
+    """Words with whole frames; two that share one after rounding are divided, one without any left is left out."""
+    spans: list[tuple[str, int, int]] = []
+    for text, start, end in sorted(words, key=lambda word: word[1:]):
+        first = max(round(start * frames), spans[-1][2] if spans else 0)
+        last = min(max(round(end * frames), first + 1), frames)
+        if first < last:
+            spans.append((text, first, last))
+    return spans
+
+
 def _alternatives(found: Sequence[Hypothesis]) -> list[tuple[str, float]]:
     best = found[0].score
     texts: dict[str, float] = {}
@@ -176,6 +191,23 @@ def _alternatives(found: Sequence[Hypothesis]) -> list[tuple[str, float]]:
 
 
 def expected_word_error(text: str, confidences: Sequence[float]) -> float | None:
+    """The share of words to expect wrong; None without words.
+
+    Recognisers are too sure of themselves: what :func:`word_doubt` says is corrected by a curve that was fitted on
+    validation lines of `medieval` outside the arena (`python -m benchmarks.effort DATA --fit`).
+    """
+    doubt = word_doubt(text, confidences)
+    return None if doubt is None else round(corrected_doubt(doubt), 4)
+
+
+def corrected_doubt(doubt: float) -> float:
+    """sigmoid(a + b · logit(doubt)), which leaves certainty certain."""
+    shift, slope = WORD_ERROR
+    doubt = min(max(doubt, 1e-9), 1 - 1e-9)
+    return float(1 / (1 + np.exp(-shift - slope * np.log(doubt / (1 - doubt)))))
+
+
+def word_doubt(text: str, confidences: Sequence[float]) -> float | None:
     """The share of words that hold a wrong character if each is right with its confidence; None without words."""
     right: list[float] = []
     in_word = False
@@ -187,7 +219,7 @@ def expected_word_error(text: str, confidences: Sequence[float]) -> float | None
         else:
             right.append(confidence)
             in_word = True
-    return round(1 - float(np.mean(right)), 4) if right else None
+    return 1 - float(np.mean(right)) if right else None
 
 
 def completed_draft(draft: str, prefix: str) -> str:

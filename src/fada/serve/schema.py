@@ -332,8 +332,9 @@ class TargetFrequency(BaseModel):
 
 
 class DocumentKnowledge(BaseModel):
-    """What is known of a document."""
+    """What is known of a document; `version` counts what was chosen."""
 
+    version: int
     domain: str | None
     inferred: Inferred | None
     domains: list[str]
@@ -348,9 +349,10 @@ Symbol = Annotated[str, StringConstraints(min_length=1, max_length=8)]
 
 class KnowledgeChange(Given):
     """What to change: `domain` a name, "unknown" to find it, null for a plain reading; `mix` shares of several domains;
-    `weights` null for the usual ones; `targets` replaces earlier edits.
+    `weights` null for the usual ones; `targets` replaces earlier edits. `version` is the one that the client saw.
     """
 
+    version: Annotated[int, Field(ge=0, le=2**53)]
     domain: Annotated[str, StringConstraints(max_length=200)] | None = None
     mix: Annotated[dict[Name, Fraction], Field(max_length=50)] | None = None
     weights: KnowledgeWeights | None = None
@@ -362,6 +364,13 @@ class KnowledgeSet(BaseModel):
 
     knowledge: DocumentKnowledge
     job: Job | None
+
+
+class KnowledgeConflict(BaseModel):
+    """Somebody else chose meanwhile: what is known, as it is now."""
+
+    error: str
+    knowledge: DocumentKnowledge
 
 
 class NewText(Given):

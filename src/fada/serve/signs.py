@@ -1,5 +1,6 @@
 """The palette: what a document's model can write, by use, with short codes to type it by."""
 
+import re
 import unicodedata
 from collections import Counter
 from typing import Any
@@ -18,6 +19,11 @@ CODES = {
     "ꝰ": "us",
     "ꝛ": "r2",
     "ꝝ": "rum",
+    "ꝵ": "rum2",
+    "\u1dd1": "ur",
+    "\u033e": "er",
+    "\u0335": "bar",
+    "\u1dd3": "ra",
     "ſ": "s",
     "ẜ": "sd",
     "ꝭ": "is",
@@ -41,6 +47,16 @@ CODES = {
     "ȷ": "j0",
     "ꝟ": "ver",
     "÷": "est2",
+    "¬": "not",
+    "‸": "caret",
+    "⁜": "cross",
+    "Ø": "O/",
+    "ß": "ss",
+    "ⁿ": "^^n",
+    "℥": "oz",
+    "Ꝯ": "Con",
+    "\u033d": "x",
+    "\u0336": "bar2",
     "\u0303": "~",
     "\u0304": "-",
     "\u0305": "--",
@@ -87,6 +103,8 @@ def code_of(character: str) -> str:
         if "FINAL" in words:
             letter += "2"
         return ("*" if "CAPITAL" in words else "") + letter + "".join(m for word, m in _MARKS.items() if word in words)
+    if above := re.fullmatch(r"(COMBINING LATIN|MODIFIER LETTER) SMALL (?:LETTER )?([A-Z])", name):
+        return ("^" if above[1].startswith("COMBINING") else "^^") + above[2].lower()
     plain = "".join(c for c in unicodedata.normalize("NFD", character) if c.isascii())
     marks = "".join(CODES.get(c, "") for c in unicodedata.normalize("NFD", character))
     if plain:

@@ -8,8 +8,11 @@ import jinja2
 _PAGE = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
     """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ info.title }}: interface</title><link rel="stylesheet" href="/docs.css"></head>
-<body><main><h1>{{ info.title }} <small>{{ info.version }}</small></h1>
+<title>{{ info.title }}: interface</title>
+<meta name="color-scheme" content="light dark"><link rel="icon" href="/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/docs.css"></head>
+<body><header><a class="brand" href="/">fada</a></header>
+<main><h1>{{ info.title }} <small>{{ info.version }}</small></h1>
 <p>{{ info.description }} The page uses nothing but this interface; <a href="/openapi.json">openapi.json</a> describes
 it for programs.</p>
 <nav aria-label="Subjects">{% for tag in groups %}<a href="#{{ tag }}">{{ tag }}</a> {% endfor %}</nav>
@@ -18,13 +21,13 @@ it for programs.</p>
 {% for one in operations %}
 <details><summary><code><b>{{ one.method }}</b> {{ one.path }}</code> {{ one.summary }}</summary>
 {% if one.parameters %}<h3>Parameters</h3>
-<table><thead><tr><th>name</th><th>in</th><th>type</th><th></th></tr></thead><tbody>
+<table><thead><tr><th>name</th><th>in</th><th>type</th><th>meaning</th></tr></thead><tbody>
 {% for p in one.parameters %}
 <tr><td><code>{{ p.name }}</code></td><td>{{ p.in }}</td><td>{{ p.type }}</td><td>{{ p.description or '' }}</td></tr>
 {% endfor %}</tbody></table>{% endif %}
-{% if one.body %}<h3>Body</h3><pre>{{ one.body }}</pre>{% endif %}
+{% if one.body %}<h3>Body</h3><pre tabindex="0">{{ one.body }}</pre>{% endif %}
 <h3>Answers</h3><ul>{% for status, text in one.answers %}<li><b>{{ status }}</b> {{ text }}</li>{% endfor %}</ul>
-{% if one.answer %}<pre>{{ one.answer }}</pre>{% endif %}
+{% if one.answer %}<pre tabindex="0">{{ one.answer }}</pre>{% endif %}
 </details>
 {% endfor %}</section>
 {% endfor %}</main></body></html>

@@ -1,13 +1,15 @@
 """Documents: upload, list, delete; pages and their pictures; signs; export."""
 
+import hashlib
 import io
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, File, Form, Query, Response, UploadFile
+from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
 from fastapi.responses import FileResponse, JSONResponse
 
 from fada.errors import FadaError
-from fada.serve import export, models, signs
+from fada.serve import export, lines, models, outlines, signs
 from fada.serve.api.common import ERRORS, Client, Number, OfDesk
 from fada.serve.desk import Desk
 from fada.serve.jobs import shown
@@ -118,40 +120,68 @@ def get_page(desk: OfDesk, page: Number) -> JSONResponse:
     row = desk.page(page)
     document = desk.document(row["document"])
     desk.warm_up()
-    lines = [desk.shown(line, order, document) for order, line in enumerate(desk.lines_of(page))]
+    shown_lines = [lines.shown(desk, line, order, document) for order, line in enumerate(desk.lines_of(page))]
     names = ("id", "document", "name", "number", "width", "height", "state", "message")
     # As it is: checking each of some thousand characters against the schema would take longer than all else.
-    return JSONResponse({**{name: row[name] for name in names}, "image": f"/api/pages/{page}/image", "lines": lines})
+    return JSONResponse(
+        {**{name: row[name] for name in names}, "image": f"/api/pages/{page}/image", "lines": shown_lines}
+    )
 
 
 @router.get("/pages/{page}/image", response_class=FileResponse, responses={200: {"content": {"image/jpeg": {}}}})
-def page_image(desk: OfDesk, page: Number, width: Annotated[int | None, Query(ge=1, le=65535)] = None) -> FileResponse:
+def page_image(
+    desk: OfDesk, page: Number, request: Request, width: Annotated[int | None, Query(ge=1, le=65535)] = None
+) -> Response:
     """The picture of a page, at least `width` pixels wide if it is, else as large as it is."""
     row = desk.page(page)
-    made = desk.project.page_picture(row["document"], page, desk.page_file(row), bool(row["upright"]), width)
-    return FileResponse(made, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
+    file = desk.page_file(row)
+
+    def make() -> Response:
+        made = desk.project.page_picture(row["document"], page, file, bool(row["upright"]), width)
+        return FileResponse(made, media_type="image/jpeg")
+
+    return picture(request, [str(file), row["upright"], width], make)
 
 
 @router.post("/pages/{page}/lines", status_code=201)
 def draw_line(desk: OfDesk, page: Number, given: NewLine, by: Client) -> Line:
     """A new line around an outline that was drawn; it is read."""
-    number, _ = desk.draw(page, given.outline, given.baseline, by)
-    return Line(**desk.shown_line(number))
+    number, _ = outlines.draw(desk, page, given.outline, given.baseline, by)
+    return Line(**lines.shown_line(desk, number))
 
 
 @router.put("/pages/{page}/order", response_model=WholePage)
 def set_order(desk: OfDesk, page: Number, given: OrderAsked) -> JSONResponse:
     """Another reading order: all lines of the page."""
-    desk.reorder(page, given.lines)
+    outlines.reorder(desk, page, given.lines)
     return get_page(desk, page)
 
 
-def picture(desk: Desk, number: int) -> bytes:
-    """The crop of a line as PNG."""
+def picture(request: Request, what: list[Any], make: Callable[[], Response]) -> Response:
+    """A picture with a mark of what it is made of: a browser that has it already is told so.
+
+    It asks every time: another project may be served at the same address.
+    """
+    mark = f'"{hashlib.blake2b(repr(what).encode(), digest_size=12).hexdigest()}"'
+    headers = {"etag": mark, "cache-control": "private, no-cache"}
+    if request.headers.get("if-none-match") == mark:
+        return Response(status_code=304, headers=headers)
+    answer = make()
+    answer.headers.update(headers)
+    return answer
+
+
+def line_picture(desk: Desk, request: Request, number: int) -> Response:
+    """The crop of a line as JPEG."""
     line = desk.line(number)
-    stream = io.BytesIO()
-    try:
-        desk.crop(line, desk.page(line["page"])).load().save(stream, format="PNG", compress_level=1)
-    except (OSError, ValueError) as error:
-        raise FadaError(f"the line cannot be cut out of its page ({type(error).__name__}).") from None
-    return stream.getvalue()
+    page = desk.page(line["page"])
+
+    def make() -> Response:
+        stream = io.BytesIO()
+        try:
+            desk.crop(line, page).load(colours=True).save(stream, format="JPEG", quality=88)
+        except (OSError, ValueError) as error:
+            raise FadaError(f"the line cannot be cut out of its page ({type(error).__name__}).") from None
+        return Response(stream.getvalue(), media_type="image/jpeg")
+
+    return picture(request, [str(desk.page_file(page)), page["upright"], line["outline"]], make)

@@ -1,7 +1,5 @@
 """Knowledge of a document: domain, texts, weights, targets; what it is worth; frequencies of texts; reports."""
 
-import json
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, File, Query, UploadFile
@@ -9,7 +7,7 @@ from fastapi import APIRouter, Body, File, Query, UploadFile
 from fada.errors import FadaError
 from fada.serve import adapting, worth
 from fada.serve.api.common import ERRORS, Number, OfDesk
-from fada.serve.chosen import UNKNOWN, Chosen
+from fada.serve.chosen import UNKNOWN
 from fada.serve.desk import Desk, MissingError
 from fada.serve.jobs import shown
 from fada.serve.schema import (
@@ -17,6 +15,7 @@ from fada.serve.schema import (
     Inferred,
     Job,
     KnowledgeChange,
+    KnowledgeConflict,
     KnowledgeSet,
     KnowledgeWeights,
     NewText,
@@ -29,12 +28,19 @@ from fada.text.characters import OTHER, unicode_name
 
 router = APIRouter(tags=["knowledge"], responses=ERRORS)
 Page = Annotated[int | None, Query(ge=1, le=2**53, description="The open page, which is read again first.")]
+_CONFLICT: dict[int | str, dict[str, Any]] = {
+    409: {
+        "model": KnowledgeConflict,
+        "description": "Somebody else chose meanwhile; what is known comes with the answer.",
+    }
+}
 _TEXT = 20_000_000
 """Characters of one text at most."""
 
 
-def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
-    row = desk.document(document)
+def as_known(desk: Desk, document: int) -> DocumentKnowledge:
+    """What is known of a document, as clients see it."""
+    chosen = desk.chosen(document)
     known = desk.known(document)
     texts = "SELECT id, name, length(text) AS characters FROM texts WHERE document = ? ORDER BY id"
     counted, target = known.counted, known.target
@@ -56,7 +62,8 @@ def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
                     )
                 )
     return DocumentKnowledge(
-        domain=Chosen.of(_stored(row)).domain,
+        version=chosen.version,
+        domain=chosen.domain,
         inferred=known.inferred and Inferred(name=known.inferred[0], certainty=known.inferred[1]),
         domains=known.domains,
         mix=dict(known.chosen.mix),
@@ -66,38 +73,31 @@ def _knowledge(desk: Desk, document: int) -> DocumentKnowledge:
     )
 
 
-def _stored(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(row["knowledge"])
-    return found
-
-
 @router.get("/documents/{document}/knowledge")
 def get_knowledge(desk: OfDesk, document: Number) -> DocumentKnowledge:
     """What is known of a document."""
-    return _knowledge(desk, document)
+    return as_known(desk, document)
 
 
-@router.put("/documents/{document}/knowledge")
+@router.put("/documents/{document}/knowledge", responses=_CONFLICT)
 def set_knowledge(desk: OfDesk, document: Number, given: KnowledgeChange, page: Page = None) -> KnowledgeSet:
     """Change what is given; the document is read again from its emissions, the open page first."""
-    before = Chosen.of(_stored(desk.document(document)))
-    asked = given.model_dump(exclude_unset=True)
-    domain = asked.get("domain", before.domain)
-    if domain not in (None, UNKNOWN) and domain not in desk.known(document).domains:
-        raise FadaError(f"no domain {domain!r} here. There are: {', '.join(desk.known(document).domains) or 'none'}.")
-    chosen = replace(
-        before,
-        domain=domain,
-        mix=(asked["mix"] or {}) if "mix" in asked else {} if "domain" in asked else before.mix,
-        weights=asked.get("weights", before.weights),
-        targets=asked.get("targets", before.targets) or {},
-    )
-    if strange := [name for name in chosen.mix if name not in desk.known(document).domains]:
+    change = {name: value for name, value in given.model_dump().items() if name in given.model_fields_set - {"version"}}
+    domains = desk.known(document).domains
+    if (domain := change.get("domain")) not in (None, UNKNOWN, *domains):
+        raise FadaError(f"no domain {domain!r} here. There are: {', '.join(domains) or 'none'}.")
+    if "domain" in change or "mix" in change:  # a domain takes the place of a mixture
+        change["mix"] = change.get("mix") or {}
+    if "targets" in change:
+        change["targets"] = change["targets"] or {}
+    if mix := change.get("mix", {}):
+        change.setdefault("domain", UNKNOWN)  # also where no knowledge was used before
+    if strange := [name for name in mix if name not in domains]:
         raise FadaError(f"no domain {strange[0]!r} here to mix.")
-    if chosen.mix and sum(chosen.mix.values()) <= 0:
+    if mix and sum(mix.values()) <= 0:
         raise FadaError("the shares of a mixture are all zero.")
-    job = desk.choose(document, chosen, page)
-    return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+    job = desk.choose(document, given.version, change, page)
+    return KnowledgeSet(knowledge=as_known(desk, document), job=Job(**shown(job)))
 
 
 def _add_text(desk: Desk, document: int, name: str, text: str, page: int | None) -> KnowledgeSet:
@@ -113,8 +113,9 @@ def _add_text(desk: Desk, document: int, name: str, text: str, page: int | None)
         values["name"] = f"{name}~{number}"
         number += 1
     desk.store.write(lambda connection: insert(connection, "texts", values))
+    desk.tell_knowledge(document)
     job = desk.again(document, page)
-    return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+    return KnowledgeSet(knowledge=as_known(desk, document), job=Job(**shown(job)))
 
 
 @router.post("/documents/{document}/texts", status_code=201)
@@ -159,8 +160,9 @@ def delete_text(desk: OfDesk, document: Number, text: Number, page: Page = None)
         raise MissingError(f"there is no text {text} of document {document}.")
     desk.jobs.check_room()
     desk.store.write(lambda connection: connection.execute("DELETE FROM texts WHERE id = ?", (text,)) and None)
+    desk.tell_knowledge(document)
     job = desk.again(document, page)
-    return KnowledgeSet(knowledge=_knowledge(desk, document), job=Job(**shown(job)))
+    return KnowledgeSet(knowledge=as_known(desk, document), job=Job(**shown(job)))
 
 
 @router.post("/documents/{document}/adapt", status_code=202)

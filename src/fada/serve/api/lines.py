@@ -3,11 +3,12 @@
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from fada.serve import lines, outlines
 from fada.serve.api.common import CONFLICT, ERRORS, Client, Number, OfDesk
-from fada.serve.api.documents import picture
+from fada.serve.api.documents import line_picture
 from fada.serve.desk import MissingError
 from fada.serve.schema import (
     Completion,
@@ -22,19 +23,19 @@ from fada.serve.schema import (
 )
 
 router = APIRouter(tags=["lines"], responses=ERRORS)
-_PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}}}
+_JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}}}
 
 
 @router.get("/lines/{line}")
 def get_line(desk: OfDesk, line: Number) -> Line:
     """A line."""
-    return Line(**desk.shown_line(line))
+    return Line(**lines.shown_line(desk, line))
 
 
-@router.get("/lines/{line}/image", response_class=Response, responses=_PNG)
-def line_image(desk: OfDesk, line: Number) -> Response:
-    """The line as the recogniser sees it, before it is scaled to its height."""
-    return Response(picture(desk, line), media_type="image/png", headers={"cache-control": "private, no-cache"})
+@router.get("/lines/{line}/image", response_class=Response, responses=_JPEG)
+def line_image(desk: OfDesk, line: Number, request: Request) -> Response:
+    """The line cut out of its page along its outline, in its colours."""
+    return line_picture(desk, request, line)
 
 
 @router.get("/lines/{line}/audio", response_class=FileResponse)
@@ -57,20 +58,20 @@ def change_line(desk: OfDesk, line: Number, given: LineChange, by: Client) -> Li
     if given.state is not None:
         values["state"] = given.state
     if not values:
-        return Line(**desk.shown_line(line))
-    return Line(**desk.change(line, given.version, values, by))
+        return Line(**lines.shown_line(desk, line))
+    return Line(**lines.change(desk, line, given.version, values, by))
 
 
 @router.get("/lines/{line}/history")
 def line_history(desk: OfDesk, line: Number) -> list[Step]:
     """All versions of a line, the oldest first."""
-    return [Step(**step) for step in desk.history(line)]
+    return [Step(**step) for step in lines.history(desk, line)]
 
 
 @router.post("/lines/{line}/undo", responses=CONFLICT)
 def undo_line(desk: OfDesk, line: Number, given: Seen, by: Client) -> Line:
     """Back to how the line was before its last change; again, and it goes further back."""
-    return Line(**desk.undo(line, given.version, by))
+    return Line(**lines.undo(desk, line, given.version, by))
 
 
 @router.post("/lines/{line}/complete")
@@ -93,25 +94,25 @@ def complete_line(desk: OfDesk, line: Number, given: CompletionAsked) -> Complet
 @router.post("/lines/{line}/split", responses=CONFLICT)
 def split_line(desk: OfDesk, line: Number, given: SplitAsked, by: Client) -> list[Line]:
     """Cut a line in two; both are read."""
-    numbers, _ = desk.split(line, given.version, given.at, by)
-    return [Line(**desk.shown_line(number)) for number in numbers]
+    numbers, _ = outlines.split(desk, line, given.version, given.at, by)
+    return [Line(**lines.shown_line(desk, number)) for number in numbers]
 
 
 @router.post("/lines/join", responses=CONFLICT)
 def join_lines(desk: OfDesk, given: JoinAsked, by: Client) -> Line:
     """Make lines of one page one, in the order given."""
-    number, _ = desk.join([(one.id, one.version) for one in given.lines], by)
-    return Line(**desk.shown_line(number))
+    number, _ = outlines.join(desk, [(one.id, one.version) for one in given.lines], by)
+    return Line(**lines.shown_line(desk, number))
 
 
 @router.put("/lines/{line}/outline", responses=CONFLICT)
 def set_outline(desk: OfDesk, line: Number, given: OutlineChange, by: Client) -> Line:
     """Another outline and baseline; the line is read again."""
-    desk.reshape(line, given.version, given.outline, given.baseline, by)
-    return Line(**desk.shown_line(line))
+    outlines.reshape(desk, line, given.version, given.outline, given.baseline, by)
+    return Line(**lines.shown_line(desk, line))
 
 
 @router.delete("/lines/{line}", status_code=204, responses=CONFLICT)
 def delete_line(desk: OfDesk, line: Number, version: Annotated[int, Query()]) -> None:
     """Delete a line."""
-    desk.remove(line, version)
+    outlines.remove(desk, line, version)

@@ -14,10 +14,10 @@ export class Problem extends Error {
 
 /** Who is writing, for the history of a line. */
 export const client = {
-  get name() { try { return localStorage.getItem("fada.name") || "reader"; } catch { return "reader"; } },
+  get name() { try { return localStorage.getItem("fada.name") || "somebody"; } catch { return "somebody"; } },
   set name(value) { try { localStorage.setItem("fada.name", value); } catch { /* private window */ } },
 };
-const inHeader = (name) => name.normalize("NFKD").replace(/[^\x20-\x7e]/g, "").slice(0, 60) || "reader";
+const inHeader = (name) => name.normalize("NFKD").replace(/[^\x20-\x7e]/g, "").slice(0, 60) || "somebody";
 
 async function answer(response) {
   if (response.ok) return response.status === 204 ? null : response.json();
@@ -80,10 +80,10 @@ function open() {
     tell("online", false);
     if (source.readyState === EventSource.CLOSED) setTimeout(() => !document.hidden && open(), 2000);
   };
-  for (const kind of ["job", "line", "page", "lost"]) source.addEventListener(kind, (event) => tell(kind, JSON.parse(event.data)));
+  for (const kind of ["job", "line", "page", "knowledge", "lost"]) source.addEventListener(kind, (event) => tell(kind, JSON.parse(event.data)));
 }
 
-/** Hear what happens at the desk: `{job, line, page, lost, online}`. Gives what ends it. */
+/** Hear what happens at the desk: `{job, line, page, knowledge, lost, online}`. Gives what ends it. */
 export function hear(hearer) {
   hearers.add(hearer);
   if (!source) open();

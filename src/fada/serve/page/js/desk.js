@@ -16,6 +16,22 @@ const SAVING = { saved: "Saved", saving: "Saving…", waiting: "Not saved yet: n
 const remembered = (name, usual) => { try { return JSON.parse(localStorage.getItem(`fada.${name}`)) ?? usual; } catch { return usual; } };
 const remember = (name, value) => { try { localStorage.setItem(`fada.${name}`, JSON.stringify(value)); } catch { /* private window */ } };
 
+const touched = () => matchMedia("(pointer: coarse)").matches; // a keyboard on the screen comes only when it is asked for
+
+/** How many characters all names begin with alike, up to a sign that divides; none if nothing would be left of one. */
+function sharedStart(names) {
+  let alike = 0;
+  while (names.length > 1 && names.every((name) => alike < name.length && name[alike] === names[0][alike])) alike++;
+  const cut = (/^.*[^\p{L}\p{N}]/u.exec(names[0]?.slice(0, alike) ?? "")?.[0] ?? "").length;
+  return names.every((name) => name.length > cut) ? cut : 0;
+}
+
+/** Who wrote a version of a line, in words. */
+const writer = (by) => ({ reader: "the machine", file: "from the file" })[by] ?? by.replace(/^undo:\d+:/, "undone by ");
+
+/** Grey shapes where lines will be. */
+const bones = () => h("div", { class: "bones", "aria-hidden": "true" }, [88, 94, 72, 90, 84].map((wide) => h("div", {}, h("i", {}), h("i", { class: `wide-${wide}` }))));
+
 export class Desk {
   /** Open a document in `main`, with its bar in `top`; `go(hash)` leaves for another place. */
   constructor(main, top, go) {
@@ -46,23 +62,31 @@ export class Desk {
     this.main.replaceChildren(this.viewer.element, this.pane, this.drawer.element);
     this.#bar();
     this.leave = [
-      hear({ line: (line) => this.#heardLine(line), page: (page) => this.#heardPage(page), job: (job) => this.#heardJob(job), lost: () => this.reload(), online: () => this.#savingShown() }),
+      hear({ line: (line) => this.#heardLine(line), page: (page) => this.#heardPage(page), job: (job) => this.#heardJob(job), knowledge: (told) => told.document === this.document.id && this.drawer.elsewhere(told.version), lost: () => this.reload(), online: () => this.#savingShown() }),
       watchSaving(() => this.#savingShown()),
     ];
     this.onkey = (event) => this.#key(event);
     addEventListener("keydown", this.onkey);
-    get(`/documents/${documentNumber}/signs`).then((signs) => this.signs.set(signs)).catch(() => {});
+    this.#loadSigns();
     const first = document_.pages.find((page) => page.id === pageNumber) ?? document_.pages[0];
-    if (first) await this.#openPage(first.id, !matchMedia("(pointer: coarse)").matches);
+    if (first) await this.#openPage(first.id, !touched());
     else this.#empty("The pages are being found…");
   }
 
   close() {
     this.leave?.forEach((end) => end());
     removeEventListener("keydown", this.onkey);
+    this.onkey = null;
     for (const row of this.rows.values()) row.leave();
     this.drawer.leave();
     this.main.removeAttribute("data-pane");
+  }
+
+  /** The palette; asked for again until it comes, and when what the model can write, or its use, may have changed. */
+  async #loadSigns() {
+    try { this.signs.set(await get(`/documents/${this.document.id}/signs`)); } catch (error) {
+      if (error.passing && this.onkey) setTimeout(() => this.#loadSigns(), 2000);
+    }
   }
 
   // --- the bar ---
@@ -123,8 +147,10 @@ export class Desk {
     const { name, pages } = this.document;
     this.title.textContent = this.title.title = name;
     document.title = `${name} · fada`;
+    const shared = sharedStart(pages.map((page) => page.name));
     this.pages.replaceChildren(...pages.map((page) => h("option", { value: page.id, selected: page.id === this.page?.id },
-      `${page.number}. ${page.name}${page.state === "read" ? ` · ${page.confirmed}/${page.lines}` : page.state === "failed" ? " · failed" : " · …"}`)));
+      `${page.number}. ${page.name.slice(shared)}${page.state === "read" ? ` · ${page.confirmed}/${page.lines}` : page.state === "failed" ? " · failed" : " · …"}`)));
+    this.pages.parentElement.hidden = pages.length < 2;
     const at = pages.findIndex((page) => page.id === this.page?.id);
     this.before.disabled = at <= 0;
     this.after.disabled = at < 0 || at >= pages.length - 1;
@@ -149,7 +175,7 @@ export class Desk {
 
   #empty(text) {
     this.list.replaceChildren();
-    this.foot.replaceChildren(h("p", { class: "nothing" }, text));
+    this.foot.replaceChildren(h("p", { class: "nothing" }, text), bones());
   }
 
   async #openPage(id, focus = true) {
@@ -202,7 +228,8 @@ export class Desk {
     const at = this.document.pages.findIndex((one) => one.id === page.id);
     const parts = [];
     if (page.state === "failed") parts.push(h("p", { class: "nothing" }, `This page could not be read: ${page.message}`));
-    else if (!page.lines.length) parts.push(h("p", { class: "nothing" }, page.state === "read" ? "No line was found here. Draw one on the page (Alt D)." : "This page is being read…"));
+    else if (!page.lines.length && page.state === "read") parts.push(h("p", { class: "nothing" }, "No line was found here. Draw one on the page (Alt D)."));
+    else if (!page.lines.length) parts.push(h("p", { class: "nothing" }, "Its lines are being found…"), bones());
     else if (page.state !== "read") parts.push(h("p", { class: "nothing" }, "Its lines are being read…"));
     if (at < this.document.pages.length - 1) {
       this.onward = h("button", { type: "button", class: "button", onclick: () => this.#turn(1) }, "Next page", icon("next"));
@@ -225,6 +252,7 @@ export class Desk {
             this.page = page;
             this.#lines(page.lines);
             this.viewer.show(page, this.document.direction === "rtl");
+            if (!this.active && document.activeElement === document.body && !touched()) this.#first()?.focus();
           }
           this.#pagesShown();
         } catch (error) {
@@ -274,9 +302,8 @@ export class Desk {
         const measured = typeof before === "number" && typeof after === "number";
         const told = measured ? ` Character error on lines it did not learn from: ${before.toFixed(1)} % before, ${after.toFixed(1)} % after.` : "";
         toast(`${model ? `Learnt from the confirmed lines as “${model}”; the document is read with it.` : "The lines did not make it read better, so the model stays as it was."}${told}`, { seconds: 30 });
-        get(`/documents/${this.document.id}/signs`).then((signs) => this.signs.set(signs)).catch(() => {});
       }
-      if (job.kind !== "lines") this.reload();
+      if (job.kind !== "lines") { this.reload(); this.#loadSigns(); }
     }
   }
 
@@ -374,6 +401,7 @@ export class Desk {
       undo: () => this.#undo(row), history: () => this.#history(row), split: () => this.#split(row), join: () => this.#join(row),
       raise: () => this.#shift(row, -1), lower: () => this.#shift(row, 1), delete: () => this.#delete(row),
       bad: () => this.#state(row, "bad"), not_text: () => this.#state(row, "not_text"),
+      play: () => row.play(), sure: () => { if (row.sure()) this.#uncertain(); },
       shape: () => { row.focus(); this.#picture("page"); this.viewer.setMode("shape"); },
     };
     try {
@@ -402,12 +430,13 @@ export class Desk {
     for (let n = 0; n <= this.order.length; n++) {
       const row = this.rows.get(this.order[(from + n) % this.order.length]);
       const { field } = row;
+      if (n === 0 && row === this.active && !field.value) continue;
       const start = n === 0 && row === this.active ? pointAt(field.value, field.selectionEnd) : 0;
       const found = row.uncertain(start);
       if (!found) continue;
       row.focus();
       field.setSelectionRange(...found);
-      speak(`Uncertain: ${field.value.slice(...found)}`);
+      speak(`Uncertain: ${field.value.slice(...found) || "the line"}`);
       return;
     }
     toast("No word of this page is uncertain.");
@@ -438,7 +467,7 @@ export class Desk {
     let shown = null;
     const list = h("ol", { class: "history", reversed: true }, steps.map((step, at) => h("li", {},
       h("div", { class: "text", dir: row.line.direction }, at ? marked(steps[at - 1].text, step.text) : step.text || h("em", {}, "empty")),
-      h("div", { class: "note" }, `${step.state.replace("_", " ")} · ${step.by.replace(/^undo:\d+:/, "undone by ")} · ${when(step.at)}`),
+      h("div", { class: "note" }, `${step.state.replace("_", " ")} · ${writer(step.by)} · ${when(step.at)}`),
       at < steps.length - 1 && h("button", { type: "button", class: "button", onclick: () => put_(step, shown) }, "Take this"))).reverse());
     shown = dialog(`History of line ${row.line.order + 1}`, list);
   }
@@ -452,7 +481,7 @@ export class Desk {
   #cut(on, row) {
     this.cutting = on;
     this.main.classList.toggle("cutting", on);
-    if (on) { row.focus(); toast("Click the picture of the line where it shall be split. Escape leaves it whole."); }
+    if (on) { row.focus(); toast("Click the picture of the line where it shall be split; Enter splits it in the middle, Escape leaves it whole."); }
   }
 
   async cutAt(row, at) {

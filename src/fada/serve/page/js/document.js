@@ -1,7 +1,7 @@
 // What is done with a whole document: export, learning, settings.
 
 import { ask, client, get, post, put } from "./api.js";
-import { complain, count, dialog, h, toast } from "./dom.js";
+import { complain, count, dialog, h, modelName, toast } from "./dom.js";
 
 const FORMATS = [
   ["alto", "ALTO", "a file for each page with its picture: eScriptorium, kraken, Transkribus"],
@@ -34,17 +34,19 @@ export function openExport({ id, name }) {
   shown.querySelector(".choice").focus();
 }
 
+const FEWEST = 5; // confirmed lines to learn from
+
 /** A dialogue that starts to adapt the model. */
 export async function openLearn({ id, name }, page) {
   const { confirmed, model } = await get(`/documents/${id}`);
-  const few = confirmed < 20;
+  const told = confirmed < FEWEST ? `At least ${FEWEST} are needed: Enter confirms the line you are at.` : confirmed < 20 ? "Every line counts: eight are a beginning, some twenty-four help a good deal more." : null;
   dialog("Learn from the confirmed lines", h("div", {},
-    h("p", {}, `${count(confirmed, "line")} of “${name}” ${confirmed === 1 ? "is" : "are"} confirmed. The model “${model}” learns from them, some are held back to measure what it learnt, and if it reads better, the document is read again with it. What you typed or confirmed stays as it is.`),
-    few && h("p", { class: "note" }, confirmed ? "With so few lines it will hardly learn anything: some thirty are a beginning." : "Confirm lines first: Enter confirms the one you are at."),
+    h("p", {}, `${count(confirmed, "line")} of “${name}” ${confirmed === 1 ? "is" : "are"} confirmed. The model “${modelName(model)}” learns from them, some are held back to measure what it learnt, and if it reads better, the document is read again with it. What you typed or confirmed stays as it is.`),
+    told && h("p", { class: "note" }, told),
     h("p", { class: "note" }, "This takes some minutes. You can go on reading meanwhile, and stop it at any time.")), {
     buttons: [
       { text: "Not now", onclick: (shown) => shown.close() },
-      { text: "Learn", kind: "main", disabled: confirmed === 0, onclick: async (shown) => {
+      { text: "Learn", kind: "main", disabled: confirmed < FEWEST, onclick: async (shown) => {
         shown.close();
         try { await post(`/documents/${id}/adapt${page ? `?page=${page}` : ""}`); toast("Learning has begun; it is shown at the foot of the page."); } catch (error) { complain(error); }
       } },
@@ -58,7 +60,7 @@ export async function openSettings(settings, document_, set, changed) {
   const name = h("input", { id: "set-name", value: document_.name, maxlength: 200 });
   const direction = h("select", { id: "set-direction" }, h("option", { value: "ltr", selected: document_.direction === "ltr" }, "left to right"), h("option", { value: "rtl", selected: document_.direction === "rtl" }, "right to left"));
   const names = [...new Set([document_.model, ...models.map((one) => one.name)])];
-  const model = h("select", { id: "set-model" }, names.map((one) => h("option", { value: one, selected: one === document_.model }, one)));
+  const model = h("select", { id: "set-model" }, names.map((one) => h("option", { value: one, selected: one === document_.model }, modelName(one))));
   const beam = h("input", { id: "set-beam", type: "number", min: 1, max: 200, value: settings.beam });
   const who = h("input", { id: "set-who", value: client.name, maxlength: 60 });
   const row = (input, label, note) => h("p", { class: "entry" }, h("label", { for: input.id }, label), input, note && h("small", {}, note));

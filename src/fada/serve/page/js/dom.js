@@ -118,9 +118,11 @@ export function menu(opener, entries) {
     list = null;
     opener.setAttribute("aria-expanded", "false");
     document.removeEventListener("pointerdown", away, true);
+    document.removeEventListener("scroll", away, true);
+    removeEventListener("resize", away);
     if (back) opener.focus();
   };
-  const away = (event) => { if (!box.contains(event.target)) close(false); };
+  const away = (event) => { if (!(event.target instanceof Node && box.contains(event.target))) close(false); };
   const open = () => {
     list = h("ul", { class: "menu", role: "menu", "aria-label": opener.getAttribute("aria-label") ?? opener.textContent });
     for (const entry of entries()) {
@@ -142,11 +144,14 @@ export function menu(opener, entries) {
       else if (event.key === "Tab") close();
     });
     box.append(list);
-    const { right } = list.getBoundingClientRect();
-    if (right > document.documentElement.clientWidth - 8) list.classList.add("leftward");
-    if (list.getBoundingClientRect().bottom > innerHeight - 8) list.classList.add("upward");
+    const from = opener.getBoundingClientRect(), { width, height } = list.getBoundingClientRect();
+    const below = from.bottom + 4 + height <= innerHeight - 8 || from.top < innerHeight - from.bottom;
+    list.style.left = `${Math.max(8, Math.min(from.left, document.documentElement.clientWidth - width - 8))}px`;
+    list.style.top = `${Math.max(8, Math.min(below ? from.bottom + 4 : from.top - height - 4, innerHeight - height - 8))}px`;
     opener.setAttribute("aria-expanded", "true");
     document.addEventListener("pointerdown", away, true);
+    document.addEventListener("scroll", away, true);
+    addEventListener("resize", away);
     items()[0]?.focus();
   };
   opener.addEventListener("click", () => (list ? close() : open()));
@@ -198,19 +203,24 @@ export function accepts(element, take) {
   });
 }
 
-/** Wait until calls have ceased for some milliseconds; `.now()` does not wait. */
+/** Wait until calls have ceased for some milliseconds; `.waiting()` tells whether one is to come, `.cancel()` forgets it. */
 export function calmed(milliseconds, run) {
   let timer = null;
   const later = (...args) => { clearTimeout(timer); timer = setTimeout(() => { timer = null; run(...args); }, milliseconds); };
   later.cancel = () => { clearTimeout(timer); timer = null; };
+  later.waiting = () => timer !== null;
   return later;
 }
+
+/** A model that was given by its folder, by the folder's name. */
+export const modelName = (name) => name.split(/[\\/]/).filter(Boolean).at(-1) ?? name;
 
 const NUMBER = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
 export const number = (value) => NUMBER.format(value);
 export const percent = (value, digits = 0) => `${(100 * value).toFixed(digits)} %`;
 export const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
-export const when = (text) => {
+/** A stored time as people write it. */
+export const when = (text, style = { dateStyle: "medium", timeStyle: "short" }) => {
   const date = new Date(text);
-  return Number.isNaN(date.getTime()) ? text : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  return Number.isNaN(date.getTime()) ? text : date.toLocaleString(undefined, style);
 };

@@ -14,6 +14,7 @@ export const ACTIONS = [
   ["join", "KeyJ", "Alt J", "Join with the next line"],
   ["draw", "KeyD", "Alt D", "Draw a new line"],
   ["shape", "KeyO", "Alt O", "Move the outline and baseline"],
+  ["play", "KeyA", "Alt A", "Play or pause the recording of the line"],
   ["delete", "Delete", "Alt Del", "Delete the line"],
   ["knowledge", "KeyK", "Alt K", "What is known of the text"],
   ["export", "KeyE", "Alt E", "Export"],
@@ -36,6 +37,7 @@ const OTHERS = {
     ["→", "Take its next word (at the end of what is typed)"],
     ["Esc", "Do without the proposal"],
     ["Alt 1 … 6", "Take another reading"],
+    ["Alt Enter", "The word at the cursor is right; on to the next uncertain one"],
     ["Ctrl Z, Ctrl Y", "Undo and redo what was typed"],
     ["\\code and a space", "A sign by its code, such as \\et"],
     ["Alt Shift ↑, ↓", "Move the line in the order of reading"],
@@ -49,6 +51,7 @@ export function actionOf(event) {
   if (event.key === "F8") return { name: "uncertain" };
   if (!event.altKey || event.ctrlKey || event.metaKey) return null;
   const { code } = event;
+  if (code === "Enter" || code === "NumpadEnter") return { name: "sure" };
   if (code === "Slash") return { name: "help" };
   if (code === "NumpadAdd") return { name: "zoomIn" };
   if (code === "NumpadSubtract") return { name: "zoomOut" };
@@ -65,6 +68,6 @@ export function help() {
   const shown = ACTIONS.map(([, , key, text]) => [key, text]);
   dialog("Keys", h("div", { class: "help" },
     h("section", {}, h("h3", {}, "The line"), table([...OTHERS["The line"], ...shown.slice(0, 6)])),
-    h("section", {}, h("h3", {}, "Lines and page"), table([...shown.slice(6, 11), ...shown.slice(16)]),
-      h("h3", {}, "The document"), table([...shown.slice(11, 16), ["? or F1", "This help"]]))), { wide: true });
+    h("section", {}, h("h3", {}, "Lines and page"), table([...shown.slice(6, 12), ...shown.slice(17)]),
+      h("h3", {}, "The document"), table([...shown.slice(12, 17), ["? or F1", "This help"]]))), { wide: true });
 }

@@ -1,7 +1,7 @@
 // What is known of the text: its domain, texts of its time, how often each character is written, how much it all counts.
 
 import { get, post, put, remove, upload } from "./api.js";
-import { accepts, button, calmed, complain, count, h, number, percent, s, speak } from "./dom.js";
+import { accepts, button, calmed, complain, count, h, number, percent, s, speak, toast } from "./dom.js";
 import { visible } from "./text.js";
 
 const USUAL = 30; // characters that are shown before one asks for all
@@ -30,6 +30,7 @@ export class Knowledge {
     this.element = h("aside", { class: "drawer", "aria-label": "What is known of the text", hidden: true },
       h("header", {}, h("h2", {}, "Knowledge"), this.status, button("close", "Close", () => on.close(), { key: "Esc" })), this.body);
     accepts(this.element, (files) => this.#files(files));
+    this.element.addEventListener("focusout", () => setTimeout(() => this.stale && this.elsewhere()));
     this.sendTargets = calmed(300, () => this.#put({ targets: Object.fromEntries(this.edits) }));
     this.sendWeights = calmed(250, (weights) => this.#put({ weights }));
   }
@@ -40,6 +41,7 @@ export class Knowledge {
 
   async show(document_) {
     const other = this.document !== document_;
+    if (other) this.pasted = null;
     this.document = document_;
     if (this.element.hidden || (!other && this.known)) return;
     try { this.#take(await get(`/documents/${document_}/knowledge`)); } catch (error) { complain(error); }
@@ -51,7 +53,11 @@ export class Knowledge {
     const ended = ["done", "failed", "cancelled"].includes(job.state);
     this.status.textContent = ended ? (job.state === "done" ? "read again" : job.state === "failed" ? job.message : "") : `reading again… ${job.total ? percent(job.done / job.total) : ""}`;
     if (ended && job.state === "done" && this.known?.domain === "unknown" && !this.element.hidden) {
-      get(`/documents/${this.document}/knowledge`).then((known) => { this.known = known; this.#drawDomain(); }).catch(() => {});
+      get(`/documents/${this.document}/knowledge`).then((known) => {
+        if (known.version !== this.version) { this.elsewhere(); return; } // chosen by somebody else: shown as a whole, or not at all
+        this.known = known;
+        this.#drawDomain();
+      }).catch(() => {});
     }
   }
 
@@ -63,20 +69,41 @@ export class Knowledge {
 
   async #changed(run) {
     this.status.textContent = "reading again…";
+    this.changing = true;
     try {
       const page = this.on.page();
       const { knowledge } = await run(page ? `page=${page}` : "");
+      this.version = knowledge.version;
+      this.stale = false;
       return knowledge;
     } catch (error) {
       this.status.textContent = "";
-      complain(error);
+      if (error.status === 409) { toast("What is known was changed elsewhere meanwhile; here it is as it is now."); this.#take(error.body.knowledge); } else complain(error);
       return null;
-    }
+    } finally { this.changing = false; }
+  }
+
+  /** Whether somebody is at it: then nothing changes under their hands, and if it matters, their change is refused. */
+  get #inHand() {
+    return this.changing || this.dragging || this.sendTargets.waiting() || this.sendWeights.waiting() || this.element.contains(document.activeElement);
+  }
+
+  /** Something was changed, by somebody else or by us: then it is the version that we have. */
+  async elsewhere(version) {
+    if (this.element.hidden) { this.known = null; return; }
+    if (version !== undefined && version === this.version) return;
+    this.stale = this.#inHand;
+    if (this.stale) return;
+    try {
+      const known = await get(`/documents/${this.document}/knowledge`);
+      this.stale = this.#inHand && known.version !== this.version;
+      if (!this.#inHand) this.#take(known);
+    } catch { /* the next time */ }
   }
 
   async #put(change) {
-    const known = await this.#change((query) => put(`/documents/${this.document}/knowledge?${query}`, change));
-    if (!known) { this.known = null; await this.show(this.document); return; }
+    const known = await this.#change((query) => put(`/documents/${this.document}/knowledge?${query}`, { version: this.version, ...change }));
+    if (!known) { if (this.known) this.#take(this.known); return; }
     if (change.domain !== undefined) this.#take(known);
     else { this.known = known; if (change.mix) this.#drawTargets(); else this.#refresh(); }
   }
@@ -85,6 +112,8 @@ export class Knowledge {
 
   #take(known) {
     this.known = known;
+    this.version = known.version;
+    this.stale = false;
     this.edits = this.#edited(known.targets);
     this.domainBox = h("section", {});
     this.textBox = h("section", {});
@@ -140,14 +169,15 @@ export class Knowledge {
 
   #drawTexts() {
     const { texts } = this.known;
-    const pasted = h("textarea", { id: "pasted", rows: 3, placeholder: "Paste a text of the period, or drop files here", spellcheck: "false" });
+    const pasted = h("textarea", { id: "pasted", rows: 3, placeholder: "Paste a text of the period, or drop files here", spellcheck: "false", value: this.pasted?.value ?? "" });
+    this.pasted = pasted; // what is in it stays when all is drawn anew
     const file = h("input", { type: "file", multiple: true, accept: ".txt,text/plain", class: "unseen", tabindex: -1, "aria-hidden": "true", onchange: () => this.#files([...file.files].map((one) => ({ file: one }))) });
     const add = async () => {
       const text = pasted.value;
       if (!text.trim()) { pasted.focus(); return; }
       const name = `pasted: ${text.trim().slice(0, 30).replace(/\s+/gu, " ")}…`;
       const known = await this.#change((query) => post(`/documents/${this.document}/texts?${query}`, { name, text }));
-      if (known) { this.#take(known); speak("The text is known now"); }
+      if (known) { pasted.value = ""; this.#take(known); speak("The text is known now"); }
     };
     this.textBox.replaceChildren(
       h("h3", {}, "Texts of the period"),
@@ -156,6 +186,7 @@ export class Knowledge {
           const known = await this.#change((query) => this.#forget(text.id, query));
           if (known) this.#take(known);
         })))),
+      ...(texts.length ? [h("p", { class: "note" }, `${texts.length === 1 ? "It guides" : "They guide"} the reading: by a language model, with the weight ${number(this.known.weights.lm)}, and in the frequencies below.`)] : []),
       h("label", { for: "pasted", class: "unseen" }, "A text of the period"), pasted,
       h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: add }, "Add the text"),
         h("button", { type: "button", class: "button", onclick: () => file.click() }, "From files…"), file));
@@ -288,7 +319,7 @@ export class Knowledge {
         const { sources, lines, note } = await get(`/documents/${this.document}/worth`);
         const most = Math.max(1, ...sources.map((one) => Math.abs(one.bits)));
         told.replaceChildren(
-          sources.length ? h("ul", { class: "bits" }, sources.map((one) => h("li", {}, h("span", {}, one.source), h("meter", { min: 0, max: most, value: Math.max(0, one.bits), "aria-label": `${one.source}, bits per character` }), h("b", {}, `${one.bits > 0 ? "+" : one.bits < 0 ? "−" : ""}${Math.abs(one.bits).toFixed(2)}`)))) : h("p", {}, "Nothing is known yet, so there is nothing to measure."),
+          sources.length ? h("ul", { class: "bits" }, sources.map((one) => h("li", {}, h("span", { title: one.source }, one.source), h("meter", { min: 0, max: most, value: Math.max(0, one.bits), "aria-label": `${one.source}, bits per character` }), h("b", {}, `${one.bits > 0 ? "+" : one.bits < 0 ? "−" : ""}${Math.abs(one.bits).toFixed(2)}`)))) : h("p", {}, "Nothing is known yet, so there is nothing to measure."),
           h("p", { class: "note" }, `Bits per character over what the model expects by itself, on ${count(lines, "line")}; ${note}.`));
       } catch (error) { told.replaceChildren(); complain(error); }
     };

@@ -4,11 +4,12 @@
 // confidence, and the proposal that follows what is typed. What is typed stands first in both, so they break alike.
 
 import { get, post } from "./api.js";
-import { button, calmed, h, icon, menu, percent, speak } from "./dom.js";
+import { button, calmed, complain, h, icon, menu, percent, speak } from "./dom.js";
 import { Saver } from "./saving.js";
 import { changedWords, difference, indexOf, pointAt, points, unchanged, words } from "./text.js";
 
 const DOUBT = 0.7; // a word with a character below it is uncertain
+const READ = 0, TYPED = 1, SURE = 2; // of a code point: the machine's, somebody's, or one of a word that was said to be right
 const STATES = { draft: "draft", typed: "typed", confirmed: "confirmed", bad: "bad line", not_text: "not text" };
 const joined = (characters) => characters.map((one) => one.character).join("");
 
@@ -37,7 +38,7 @@ export class Row {
     this.ghost = "";
     this.alternatives = line.alternatives;
     this.characters = line.characters;
-    this.machine = line.reading ?? line.text;
+    this.origins = [];
     this.undone = [];
     this.past = [];
     this.asked = 0;
@@ -70,7 +71,7 @@ export class Row {
     this.picture = h("img", { alt: "", loading: "lazy", decoding: "async", draggable: "false" });
     this.eye = h("span", { class: "eye", hidden: true });
     this.crop = h("div", { class: "crop", onpointerdown: (event) => this.#cropPressed(event) }, this.picture, this.eye);
-    if (line.audio) this.crop = h("div", { class: "crop sound" }, h("audio", { controls: true, preload: "none", src: line.audio }));
+    if (line.audio) this.crop = h("div", { class: "crop sound" }, this.sound = h("audio", { controls: true, preload: "metadata", src: line.audio }));
     this.mirror = h("div", { class: "mirror", "aria-hidden": "true" });
     this.field = h("textarea", {
       rows: 1, spellcheck: "false", autocapitalize: "off", autocomplete: "off", autocorrect: "off", enterkeyhint: "next",
@@ -111,8 +112,6 @@ export class Row {
   #take(line) {
     const { element, field } = this;
     element.dataset.state = line.state;
-    this.machine = line.reading || line.text;
-    this.accepted = line.state === "draft" ? 0 : Infinity; // code points before it were typed or passed by
     this.alternatives = line.alternatives;
     this.characters = line.characters;
     this.hides = line.state === "draft" && this.desk.startsEmpty(line);
@@ -122,7 +121,9 @@ export class Row {
       const end = at === field.value.length;
       field.value = text;
       if (document.activeElement === field) field.setSelectionRange(end ? text.length : at, end ? text.length : at);
+      this.origins = [];
     }
+    if (line.state !== "typed" || this.origins.length !== points(text).length) this.origins = this.#originsOf(line, text);
     this.before = field.value;
     this.beforeAt = field.selectionStart;
     this.ghost = this.hides ? line.text : "";
@@ -136,6 +137,12 @@ export class Row {
     this.name(line.order);
     element.classList.toggle("reading", line.state === "draft" && line.confidence === null && !line.text && this.desk.page.state !== "read");
     this.draw();
+  }
+
+  /** Who wrote each code point of a line that comes from the server: what is not as it was read, somebody typed. */
+  #originsOf(line, text) {
+    if (line.state === "draft") return points(text).map(() => READ);
+    return unchanged(line.reading ?? "", text).map((kept) => (kept && line.state === "typed" ? READ : TYPED));
   }
 
   /** The picture, if the outline is another one. */
@@ -199,14 +206,13 @@ export class Row {
     const { characters } = this;
     if (["confirmed", "bad", "not_text"].includes(this.line.state) || !characters.length) return all.map(() => null);
     if (!joined(characters).startsWith(text)) return all.map(() => null);
-    const kept = unchanged(this.line.reading ?? "", text);
-    return all.map((_, i) => (kept[i] || i >= this.accepted ? characters[i].confidence : null));
+    return all.map((_, i) => (this.origins[i] === READ ? characters[i].confidence : null));
   }
 
   /** The mirror: colours, and the proposal. */
   draw() {
     const text = this.field.value;
-    const levels = this.#confidences().map((c) => (c === null || c >= 0.9 ? "" : c >= DOUBT ? "fair" : c >= 0.45 ? "low" : "poor"));
+    const levels = this.#confidences().map((c, at) => (this.origins[at] === SURE ? "sure" : c === null || c >= 0.9 ? "" : c >= DOUBT ? "fair" : c >= 0.45 ? "low" : "poor"));
     const parts = [];
     points(text).forEach((character, at) => {
       const level = /\s/u.test(character) ? "" : levels[at];
@@ -322,9 +328,19 @@ export class Row {
   }
 
   #remember() {
-    this.past.push([this.before ?? "", this.beforeAt ?? 0]);
+    this.past.push([this.before ?? "", this.beforeAt ?? 0, this.origins]);
     if (this.past.length > 200) this.past.shift();
     this.undone = [];
+  }
+
+  /** The text is another one than `before`: what differs was written by `who`. */
+  #wrote(before, who = TYPED) {
+    const old = points(before), now = points(this.field.value);
+    let start = 0, end = 0;
+    while (start < old.length && start < now.length && old[start] === now[start]) start++;
+    while (end < Math.min(old.length, now.length) - start && old.at(-1 - end) === now.at(-1 - end)) end++;
+    const { origins } = this;
+    this.origins = [...origins.slice(0, start), ...now.slice(start, now.length - end).map(() => who), ...origins.slice(origins.length - end, end ? undefined : 0)];
   }
 
   /** A text that was chosen, not typed. */
@@ -335,7 +351,7 @@ export class Row {
     this.field.value = text;
     this.field.setSelectionRange(text.length, text.length);
     this.ghost = "";
-    this.accepted = Infinity;
+    this.#wrote(this.before);
     this.#changed();
     this.#align();
   }
@@ -358,6 +374,7 @@ export class Row {
     this.#remember();
     const inserted = (event.inputType ?? "").startsWith("insert");
     if (inserted && event.data === " ") this.#expand();
+    this.#wrote(this.before ?? "");
     const typed = field.value.slice(0, field.selectionStart);
     if (this.ghost && inserted && event.data && this.ghost.startsWith(event.data) && field.selectionStart === field.value.length) this.ghost = this.ghost.slice(event.data.length);
     else this.ghost = "";
@@ -371,9 +388,29 @@ export class Row {
     const { field } = this;
     const typed = field.value.slice(0, field.selectionStart);
     const found = /\\(\S+) $/u.exec(typed);
-    const sign = found && this.desk.signs.byCode(found[1]);
-    if (!sign) return;
-    field.setRangeText(sign, found.index, field.selectionStart, "end");
+    if (!found) return;
+    if (!this.desk.signs.there) { this.desk.signs.waiting.push(() => this.#expandLater(found[0])); return; }
+    const sign = this.desk.signs.byCode(found[1]);
+    if (sign) field.setRangeText(sign, found.index, field.selectionStart, "end");
+  }
+
+  /** A code that was typed before the signs were there. */
+  #expandLater(code) {
+    const { field } = this;
+    const sign = this.desk.signs.byCode(code.slice(1, -1));
+    const at = field.value.indexOf(code);
+    if (!sign || at < 0) return;
+    this.before = field.value;
+    this.beforeAt = field.selectionStart;
+    this.#remember();
+    // Not "preserve": it would select the sign when the cursor stands right behind the code, and the next key would replace it.
+    const moved = (place) => (place <= at ? place : Math.max(at, place - code.length) + sign.length);
+    const [from, to] = [field.selectionStart, field.selectionEnd].map(moved);
+    field.setRangeText(sign, at, at + code.length);
+    field.setSelectionRange(from, to);
+    this.#wrote(this.before);
+    this.#changed();
+    if (this.active) this.#follow();
   }
 
   /** Write a sign at the cursor, in place of a code that was begun. */
@@ -384,6 +421,7 @@ export class Row {
     this.#remember();
     const begun = /\\\S*$/u.exec(field.value.slice(0, field.selectionStart));
     field.setRangeText(character, begun ? begun.index : field.selectionStart, field.selectionEnd, "end");
+    this.#wrote(this.before);
     this.ghost = "";
     this.#changed();
     this.desk.coding(this, null);
@@ -395,8 +433,7 @@ export class Row {
   #follow(inserted = true) {
     if (!this.desk.settings.follow || ["bad", "not_text"].includes(this.line.state)) return;
     const { field } = this;
-    const right = field.value.slice(field.selectionEnd);
-    if (right && (!inserted || this.entering === "confirmed" || !this.machine.endsWith(right))) { this.#align(); return; }
+    if (field.selectionEnd < field.value.length && (!inserted || this.entering === "confirmed")) { this.#align(); return; }
     this.waiting = true;
     this.refused = false;
     if (!this.under) this.#ask();
@@ -407,29 +444,107 @@ export class Row {
     this.under = true;
     while (this.waiting) {
       this.waiting = false;
-      const left = field.value.slice(0, field.selectionStart), right = field.value.slice(field.selectionEnd);
+      const text = field.value, cursor = field.selectionStart;
+      const at = this.#typedUpTo(cursor);
+      const left = text.slice(0, at), right = text.slice(at);
       let found;
-      try { found = await post(`/lines/${this.id}/complete`, { prefix: left }); } catch { break; }
-      if (this.waiting || field.value !== left + right || field.selectionStart !== left.length) continue;
-      if (!found.text.startsWith(left)) continue;
-      const rest = found.text.slice(left.length);
-      this.machine = found.text;
-      this.accepted = points(left).length;
-      this.characters = found.characters;
-      this.alternatives = found.alternatives;
-      if (!right) this.ghost = this.refused ? "" : rest;
-      else if (rest !== right) {
-        field.value = left + rest;
-        field.setSelectionRange(left.length, left.length);
-        this.before = field.value;
-        this.beforeAt = left.length;
-        this.saver.want({ text: field.value });
-        this.flash();
-      }
-      this.draw();
-      this.#look();
+      try {
+        const words = await this.#placed(at);
+        found = await post(`/lines/${this.id}/complete`, { prefix: left, words });
+        if (this.waiting || field.value !== text || field.selectionStart !== cursor) continue;
+        if (!found.text.startsWith(left) || !this.#placesOf(words, found.text.slice(left.length))) { this.#align(); continue; }
+        this.#propose(found, left, right, cursor, words);
+      } catch { break; }
     }
     this.under = false;
+  }
+
+  /** The end of what somebody wrote around the cursor, in UTF-16: nothing is put into the middle of a word being typed. */
+  #typedUpTo(cursor) {
+    const text = this.field.value;
+    let at = cursor, point = pointAt(text, cursor);
+    for (const character of points(text.slice(cursor))) {
+      if (/\s/u.test(character) || this.origins[point] === READ) break;
+      at += character.length;
+      point++;
+    }
+    return at;
+  }
+
+  /** Words after an index that somebody wrote or said to be right, with their places: those the machine has to keep. */
+  async #placed(from) {
+    const text = this.field.value;
+    const start = pointAt(text, from);
+    const all = points(text);
+    const runs = [];
+    for (const word of words(text)) {
+      if (word.start < start || this.origins.slice(word.start, word.end).every((who) => who === READ)) continue;
+      const last = runs.at(-1);
+      if (last && words(all.slice(last.end, word.start).join("")).length === 0) last.end = word.end;
+      else runs.push({ ...word });
+    }
+    if (!runs.length) return [];
+    const rest = all.slice(start).join("");
+    if (!joined(this.characters).endsWith(rest)) {
+      const aligned = await post(`/lines/${this.id}/complete`, { prefix: text });
+      if (!joined(aligned.characters).endsWith(rest)) return [];
+      this.characters = aligned.characters;
+    }
+    const shift = this.characters.length - all.length;
+    return runs.map((run) => ({
+      text: all.slice(run.start, run.end).join(""), start: this.characters[run.start + shift].start, end: this.characters[run.end - 1 + shift].end,
+    }));
+  }
+
+  /** Where these words stand in a text, whole and in their order; null if one does not. */
+  #placesOf(kept, text) {
+    const places = [];
+    let at = 0;
+    for (const { text: word } of kept) {
+      at = ` ${text} `.indexOf(` ${word} `, at);
+      if (at < 0) return null;
+      places.push(at);
+      at += word.length + 1;
+    }
+    return places;
+  }
+
+  /** Show what the machine reads after `left`: grey at the end of the line, in place of what nobody touched in its middle. */
+  #propose(found, left, right, cursor, kept) {
+    const { field } = this;
+    const rest = found.text.slice(left.length);
+    this.characters = found.characters;
+    this.alternatives = found.alternatives;
+    if (!right) this.ghost = this.refused ? "" : rest;
+    else if (rest !== right) {
+      const offset = points(left).length;
+      const origins = [...this.origins.slice(0, offset), ...points(rest).map(() => READ)];
+      const [were, are] = [this.#placesOf(kept, right) ?? [], this.#placesOf(kept, rest)];
+      kept.forEach(({ text }, n) => points(text).forEach((_, i) => {
+        origins[offset + pointAt(rest, are[n]) + i] = this.origins[offset + pointAt(right, were[n] ?? 0) + i];
+      }));
+      field.value = left + rest;
+      field.setSelectionRange(cursor, cursor);
+      this.origins = origins;
+      this.before = field.value;
+      this.beforeAt = cursor;
+      this.saver.want({ text: field.value });
+      this.flash();
+    }
+    this.draw();
+    this.#look();
+  }
+
+  /** The word at the cursor, or those that are selected, is right: it stays, whatever is read around it. */
+  sure() {
+    const { field } = this;
+    const [from, to] = [field.selectionStart, field.selectionEnd].map((at) => pointAt(field.value, at));
+    const chosen = words(field.value).filter(({ start, end }) => start <= to && from <= end && (from === to || (start < to && from < end)));
+    if (!chosen.length) return false;
+    this.origins = this.origins.map((who, at) => (chosen.some(({ start, end }) => start <= at && at < end) ? SURE : who));
+    field.setSelectionRange(field.selectionEnd, field.selectionEnd);
+    this.#changed();
+    return true;
   }
 
   /** Where the characters stand, after an edit that asked for no proposal. */
@@ -449,6 +564,7 @@ export class Row {
     this.beforeAt = this.field.selectionStart;
     this.#remember();
     this.field.value += part;
+    this.#wrote(this.before, whole ? READ : TYPED);
     this.field.setSelectionRange(this.field.value.length, this.field.value.length);
     this.ghost = this.ghost.slice(part.length);
     this.#changed();
@@ -457,10 +573,11 @@ export class Row {
 
   #undo(from, to) {
     if (!from.length) return false;
-    to.push([this.field.value, this.field.selectionStart]);
-    const [text, at] = from.pop();
+    to.push([this.field.value, this.field.selectionStart, this.origins]);
+    const [text, at, origins] = from.pop();
     this.field.value = text;
     this.field.setSelectionRange(at, at);
+    this.origins = origins;
     this.ghost = "";
     this.#changed();
     if (at === text.length) this.#follow();
@@ -474,7 +591,8 @@ export class Row {
     const end = field.selectionStart === field.value.length;
     const forward = this.line.direction === "rtl" ? "ArrowLeft" : "ArrowRight";
     const control = (event.ctrlKey || event.metaKey) && !event.altKey;
-    if (bare && (event.key === "Enter" || (event.key === "ArrowDown" && !event.shiftKey))) {
+    if (bare && event.key === "Enter" && this.desk.cutting) this.desk.cutAt(this, 0.5);
+    else if (bare && (event.key === "Enter" || (event.key === "ArrowDown" && !event.shiftKey))) {
       // A proposal may come while the key goes down: after typed text it is taken first, and seen, before it counts.
       if (!(field.value && this.accept(true))) this.desk.confirm(this);
     }
@@ -491,9 +609,10 @@ export class Row {
 
   // --- what is uncertain ---
 
-  /** The next uncertain word from a code point on: [start, end] in UTF-16, or null. */
+  /** The next uncertain word from a code point on: [start, end] in UTF-16, or null. A line without a draft is uncertain as a whole. */
   uncertain(from = 0) {
     const text = this.field.value;
+    if (!text && this.ghost) return [0, 0];
     const sure = this.#confidences();
     for (const { start, end } of words(text)) {
       if (start < from) continue;
@@ -518,6 +637,12 @@ export class Row {
       h("div", { class: "buttons" },
         h("button", { type: "button", class: "button main", onclick: () => settle(true) }, "Keep mine"),
         h("button", { type: "button", class: "button", onclick: () => settle(false) }, "Take theirs")));
+  }
+
+  /** Play the recording, or stop where it is. */
+  play() {
+    if (!this.sound) return;
+    if (this.sound.paused) this.sound.play().catch(complain); else this.sound.pause();
   }
 
   async history() { await this.saver.send(); return get(`/lines/${this.id}/history`); }

@@ -11,6 +11,8 @@ export class Signs {
   constructor(on) {
     this.on = on;
     this.signs = [];
+    this.there = false;
+    this.waiting = []; // what was typed as a code before the signs were there
     this.search = h("input", {
       type: "search", placeholder: "name or code", "aria-label": "Search signs by name or code", spellcheck: "false",
       oninput: () => this.draw(), onkeydown: (event) => this.#key(event),
@@ -25,7 +27,9 @@ export class Signs {
   set(signs) {
     this.signs = signs;
     this.codes = new Map(signs.map((sign) => [sign.code.toLowerCase(), sign.character]));
+    this.there = true;
     this.draw();
+    this.waiting.splice(0).forEach((run) => run());
   }
 
   /** The sign of a code; else of a character, else the only one whose name has a word that begins so. */

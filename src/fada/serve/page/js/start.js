@@ -1,7 +1,7 @@
 // The first screen: bring pages, go on with documents.
 
 import { get, hear, upload } from "./api.js";
-import { accepts, button, complain, count, h, icon, percent, progress, toast, when } from "./dom.js";
+import { accepts, button, complain, count, h, icon, modelName, percent, progress, toast, when } from "./dom.js";
 import { deleteDocument } from "./desk.js";
 
 export class Start {
@@ -14,7 +14,7 @@ export class Start {
     const [models, settings] = await Promise.all([get("/models"), get("/settings")]);
     this.models = models;
     this.list = h("ul", { class: "documents" });
-    this.empty = h("p", { class: "note" }, "None yet.");
+    this.empty = h("p", { class: "lead" }, "None yet. What you drop above is kept here, with every letter you type.");
     const table = h("div", { class: "table" }, this.#zone(settings), h("section", { class: "shelf" }, h("h2", {}, "Documents"), this.list, this.empty));
     accepts(table, (files) => this.#send(files));
     this.main.replaceChildren(table);
@@ -26,7 +26,7 @@ export class Start {
 
   #zone(settings) {
     this.model = h("select", { id: "model" }, this.models.map((model) => h("option", { value: model.name, selected: model.name === settings.model },
-      model.languages.length ? `${model.name}: ${model.languages.join(", ")}` : model.name)));
+      model.languages.length ? `${modelName(model.name)}: ${model.languages.join(", ")}` : modelName(model.name))));
     const told = h("small", { id: "model-told" });
     const tell = () => { told.textContent = this.models.find((model) => model.name === this.model.value)?.description ?? ""; };
     this.model.addEventListener("change", tell);
@@ -87,9 +87,9 @@ export class Start {
     this.list.replaceChildren(...documents.map((one) => h("li", {},
       h("a", { class: "card", href: `#/d/${one.id}` },
         h("b", { class: "title" }, one.name),
-        h("span", { class: "note" }, `${count(one.pages, "page")} · ${count(one.lines, "line")} · ${one.model}`),
+        h("span", { class: "note" }, `${count(one.pages, "page")} · ${count(one.lines, "line")} · ${modelName(one.model)}`),
         progress(one.confirmed, one.lines, "Confirmed lines"),
-        h("span", { class: "note" }, `${one.confirmed} confirmed${one.lines ? ` (${percent(one.confirmed / one.lines)})` : ""} · ${when(one.created)}`)),
+        h("span", { class: "note" }, `${one.confirmed} confirmed${one.lines ? ` (${percent(one.confirmed / one.lines)})` : ""} · ${when(one.created, { dateStyle: "medium" })}`)),
       button("trash", `Delete ${one.name}`, async () => {
         try { if (await deleteDocument(one)) { await this.load(); toast(`“${one.name}” is deleted.`); } } catch (error) { complain(error); }
       }))));

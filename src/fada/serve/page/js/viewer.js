@@ -21,6 +21,18 @@ function slice(outline, x) {
   return [Math.min(...ys), Math.max(...ys)];
 }
 
+/** The points of an outline that matter: none that is left out was farther than `off` from the line without it. */
+export function simplified(points, off) {
+  if (points.length < 3) return points;
+  const [[x0, y0], [x1, y1]] = [points[0], points.at(-1)];
+  const length = Math.hypot(x1 - x0, y1 - y0);
+  const gap = ([x, y]) => (length ? Math.abs((x1 - x0) * (y0 - y) - (x0 - x) * (y1 - y0)) / length : Math.hypot(x - x0, y - y0));
+  const gaps = points.map(gap);
+  const at = gaps.indexOf(Math.max(...gaps));
+  if (gaps[at] <= off) return [points[0], points.at(-1)];
+  return [...simplified(points.slice(0, at + 1), off).slice(0, -1), ...simplified(points.slice(at), off)];
+}
+
 export class Viewer {
   /** on: `{choose(id), drawn(outline), shaped(id, outline, baseline), mode(name)}`. */
   constructor(on) {
@@ -273,6 +285,7 @@ export class Viewer {
     const step = event.shiftKey ? 10 : 1;
     const arrow = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (handle && arrow) this.#place(handle, [handle.at[0] + step * arrow[0], handle.at[1] + step * arrow[1]]);
+    else if (handle && event.key === "Insert") this.#insertPoint(handle);
     else if (handle && (event.key === "Delete" || event.key === "Backspace")) this.#dropPoint(handle);
     else if (this.mode === "shape" && event.key === "Enter") this.#shaped();
     else if (this.mode !== "look" && event.key === "Escape") this.setMode("look");
@@ -301,8 +314,12 @@ export class Viewer {
     if (mode === "draw") this.hint.replaceChildren("Drag a frame around a line; Enter puts one below the line you are at. ", done("Put it below", () => this.#drawBelow()), off);
     if (mode === "shape") {
       const line = this.shapes.get(this.active);
-      this.edited = { id: line.id, outline: line.outline.map((p) => [...p]), baseline: line.baseline.map((p) => [...p]) };
-      this.hint.replaceChildren("Drag points, or Tab and arrows; a double click adds one, Delete takes one away. ", done("Done", () => this.#shaped()), off);
+      const { top, bottom } = bounds(line.outline);
+      const slack = 0.08 * (bottom - top); // outlines that were found have a point for every letter: too many for a hand
+      const few = simplified([...line.outline, line.outline[0]], slack).slice(0, -1);
+      const kept = (found, all, least) => (found.length < least ? all : found).map((p) => [...p]);
+      this.edited = { id: line.id, changed: false, outline: kept(few, line.outline, 3), baseline: kept(simplified(line.baseline, slack / 2), line.baseline, 2) };
+      this.hint.replaceChildren("Drag points, or Tab and arrows; a double click or Insert adds one, Delete takes one away. ", done("Done", () => this.#shaped()), off);
       this.#showHandles();
     } else this.#redraw();
     if (mode === "look") this.on.mode?.(); else { this.pane.focus({ preventScroll: true }); speak(this.hint.textContent); }
@@ -332,6 +349,7 @@ export class Viewer {
   #place(handle, [x, y]) {
     handle.at = [Math.min(Math.max(x, 0), this.page.width), Math.min(Math.max(y, 0), this.page.height)];
     this.edited[handle.kind][handle.number] = handle.at;
+    this.edited.changed = true;
     this.#redraw();
     this.#apply();
   }
@@ -346,20 +364,33 @@ export class Viewer {
     };
     const gaps = outline.map((p, i) => off(p, outline[(i + 1) % outline.length]));
     outline.splice(gaps.indexOf(Math.min(...gaps)) + 1, 0, point);
+    this.edited.changed = true;
     this.#showHandles();
+  }
+
+  /** A point half way to the next one. */
+  #insertPoint({ kind, number, at: [x, y] }) {
+    const points = this.edited[kind];
+    const next = points[number + 1] ?? (kind === "outline" ? points[0] : null);
+    if (!next) return;
+    points.splice(number + 1, 0, [(x + next[0]) / 2, (y + next[1]) / 2]);
+    this.edited.changed = true;
+    this.#showHandles();
+    [...this.handles.children].find((one) => one.kind === kind && one.number === number + 1)?.focus();
   }
 
   #dropPoint({ kind, number }) {
     if (kind === "outline" && this.edited.outline.length <= 3) return;
     this.edited[kind].splice(number, 1);
+    this.edited.changed = true;
     this.#showHandles();
     (this.handles.children[number] ?? this.pane).focus();
   }
 
   #shaped() {
-    const { id, outline, baseline } = this.edited;
+    const { id, outline, baseline, changed } = this.edited;
     this.setMode("look");
-    this.on.shaped(id, outline, baseline);
+    if (changed) this.on.shaped(id, outline, baseline);
   }
 
   #drawBelow() {
