@@ -23,11 +23,11 @@ from fada.experiments.scoring import rates
 from fada.runs.run import Run
 from fada.training.train import train_all
 
-LINES: dict[str, Any] = {"lines": 120, "height": 48, "noise": 0.5, "seed": 0}
+LINES: dict[str, Any] = {"lines": 480, "height": 48, "noise": 0.5, "seed": 0}
 SETTINGS: dict[str, Any] = {
     "domain_column": "domain",
     "model": "crnn:tiny",
-    "epochs": 4,
+    "epochs": 10,
     "patience": 0,
     "batch_size": 8,
     "learning_rate": 4e-3,

@@ -1,5 +1,6 @@
 """The ladder on unseen manuscripts: nothing leaks, every rung is read once, what is read is kept."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fada.experiments.arena import Arena, Read, listed
 from fada.experiments.division import divided, drawn, page_of
 from fada.experiments.ladder import RUNGS
 from fada.models import registry
+from fada.targets.target_set import TargetSet
 from fada.training.adapt import AdaptSettings
 from tests.support.training_lines import image_lines
 
@@ -81,7 +83,8 @@ def arena(tmp_path: Path) -> Arena:
     for language, known in {"la": texts, "fr": texts[::3]}.items():
         place = tmp_path / "model" / FOLDER / f"{language}.fada"
         place.parent.mkdir(exist_ok=True)
-        write_knowledge(Knowledge.from_texts(known, name=language), place)
+        centuries = TargetSet.from_texts({f"{language}-9": known[::2], f"{language}-11": known[1::2]})
+        write_knowledge(Knowledge.from_texts(known, centuries, name=language), place)
     recipe = {"arena": [{"manuscript": n, "language": "la", "century": 9, "lines": 36, "texts": []} for n in names]}
     (tmp_path / "unseen.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     return Arena(
@@ -104,6 +107,7 @@ def test_every_rung_is_read_once_and_kept(arena: Arena, tmp_path: Path) -> None:
     assert plain.references
     assert len(plain.texts) == len(plain.ids) == len(set(plain.ids))
     text = (folder / "table.md").read_text("utf-8")
+    assert re.search(r"The language is right [01] of 1 times\.", text)
     for rung in RUNGS:
         assert rung.title in text
         assert rung.short in text
@@ -111,11 +115,13 @@ def test_every_rung_is_read_once_and_kept(arena: Arena, tmp_path: Path) -> None:
     arena.run()
     assert made == {path: path.stat().st_mtime_ns for path in files}
     assert len(list(folder.glob("b/*.json"))) == len(RUNGS)
-    assert not list((tmp_path / "runs").rglob("*.safetensors"))
+    models = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.safetensors")}
+    assert len(models) == 2 * len({rung.corrected for rung in RUNGS if rung.corrected})
     write_knowledge(Knowledge.from_texts(["abcd"] * 9, name="fr"), tmp_path / "model" / FOLDER / "fr.fada")
     again = Arena(**{name: getattr(arena, name) for name in arena.__dataclass_fields__})
     again.run()
     assert all(path.stat().st_mtime_ns > made[path] for path in files)
+    assert models == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.safetensors")}
 
 
 def test_what_is_missing_is_told(arena: Arena, tmp_path: Path) -> None:

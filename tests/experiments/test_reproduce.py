@@ -26,6 +26,7 @@ from tests.support.training_lines import image_lines
 
 REPOSITORY = Path(__file__).parents[2]
 RECIPES = sorted((REPOSITORY / "recipes").glob("main-*.yaml"))
+MORE = sorted((REPOSITORY / "recipes").glob("more-*.yaml"))
 ROW = {
     "title": "Test row",
     "dataset": "Synthetic",
@@ -57,7 +58,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str
         write_parquet(lines, folder / "lines" / f"{split}.parquet")
     file = folder / "main-test.yaml"
     file.write_text(yaml.safe_dump(ROW), encoding="utf-8")
-    scope = Scope(runs=folder / "runs", results=folder / "results", jobs=1)
+    scope = Scope(runs=folder / "runs", results=folder / "results", workers=1)
     reproduce(file, str(folder / "lines"), replace(scope, seeds=[1], arms=["standard"]))
     first = json.loads((folder / "results" / "main-test" / "1.json").read_text(encoding="utf-8"))
     reproduce(file, str(folder / "lines"), scope)
@@ -132,6 +133,28 @@ def test_the_document_tells_what_the_files_hold(reproduced: tuple[Path, dict[str
     assert (folder / "results.md").read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
+def test_every_lambda_of_every_seed_is_kept_with_its_test_error(reproduced: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = reproduced
+    arms = {**ROW["arms"], "fada-tr-decoded": {"lam": 0.5, "predicted": "decoded"}}  # type: ignore[dict-item]
+    row = {**ROW, "arms": arms, "every_lam": True, "rivals": False, "ours": None}
+    file = folder / "more-test.yaml"
+    file.write_text(yaml.safe_dump(row), encoding="utf-8")
+    results = folder / "once-more"
+    reproduce(file, str(folder / "lines"), Scope(runs=folder / "runs", results=results, workers=1))
+    for record in load_results(results)["more-test"]:
+        points = {(point.arm, point.lam): point.test_cer for point in record.lambda_curves["TR"]}
+        assert set(points) == {("standard", 1.0), ("fada-tr", 0.3), ("fada-tr", 0.5), ("fada-tr-decoded", 0.5)}
+        assert points["standard", 1.0] == record.systems["standard"].cer
+        assert points["fada-tr", record.arms["fada-tr"].lam_tr] == record.systems["FADA-TR"].cer
+        assert not record.rivals
+    assert list(check_results(results)) == []
+    text = document(results)
+    assert "## Once more: Synthetic, C-RNN" in text
+    assert "| FADA-TR-GD (decoded) | 2 |" in text
+    assert "| fada-tr | 0.3 | 2 |" in text
+
+
 def test_the_committed_document_agrees_with_the_committed_results() -> None:
     committed = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
     assert committed == document(REPOSITORY / "results"), "run: fada results --out docs/results.md"
@@ -185,7 +208,7 @@ def test_examples_are_those_with_the_largest_changes() -> None:
     assert changes.tolist() == [-2, 1, -3, 0, 0]
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*RECIPES, *MORE], ids=lambda path: path.stem)
 def test_the_recipes_are_valid(path: Path) -> None:
     recipe = Recipe.load(path)
     for changes in recipe.arms.values():
@@ -197,6 +220,7 @@ def test_the_recipes_are_valid(path: Path) -> None:
 
 def test_tables_are_known_by_name() -> None:
     assert recipes_of("main", REPOSITORY / "recipes") == RECIPES
+    assert recipes_of("more", REPOSITORY / "recipes") == MORE
     with pytest.raises(FadaError, match="no table of this name"):
         recipes_of("tabel")
 

@@ -53,7 +53,7 @@ def row(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    scope = Scope(runs=folder / "runs", results=folder / "results", jobs=1)
+    scope = Scope(runs=folder / "runs", results=folder / "results", workers=1)
     out = reproduce(folder / "row.yaml", str(folder / "data"), scope)
     assert "| standard |" in (out / "table.md").read_text(encoding="utf-8")
     return json.loads((out / "1.json").read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def test_the_recipes_with_decoders_are_complete() -> None:
 
 
 def test_other_seeds_keep_the_guidance_that_the_first_chose(row: Path) -> None:
-    scope = Scope(runs=row / "runs", results=row / "results", seeds=[2], arms=["standard"], jobs=1)
+    scope = Scope(runs=row / "runs", results=row / "results", seeds=[2], arms=["standard"], workers=1)
     out = reproduce(row / "row.yaml", str(row / "data"), scope)
     first, second = (json.loads((out / f"{seed}.json").read_text(encoding="utf-8")) for seed in (1, 2))
     kept = second["arms"]["standard"]

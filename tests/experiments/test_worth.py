@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from fada import FadaError
@@ -83,6 +84,7 @@ def test_without_knowledge_only_corrections_are_told_and_few_lines_get_a_sentenc
 
 def test_the_command_tells_it_of_lines_without_text(tmp_path: Path) -> None:
     lines = image_lines(6)
+    torch.manual_seed(0)  # a network that has learnt nothing may also write nothing
     registry.build("crnn:tiny", [str(line.text) for line in lines]).save_pretrained(tmp_path / "model")
     write_parquet([replace(line, text=None) for line in lines], tmp_path / "lines.parquet")
     (tmp_path / "text.txt").write_text("\n".join(str(line.text) for line in lines), encoding="utf-8")
@@ -91,6 +93,10 @@ def test_the_command_tells_it_of_lines_without_text(tmp_path: Path) -> None:
     assert told["lines"] == 6
     assert told["text_bits"] is not None
     assert sorted(told["correct_first"]) == sorted(line.id for line in lines)
+    TargetSet.from_texts({"mine": [str(line.text) for line in lines]}).save(tmp_path / "targets.json")
+    told = json.loads(CliRunner().invoke(app, [*command, "--targets", str(tmp_path / "targets.json"), "--json"]).stdout)
+    assert told["text_bits"] is None
+    assert "text" not in told["expected"]
     shown = CliRunner().invoke(app, command).output
     assert "correct first" in shown
     assert "24 corrected lines" in shown

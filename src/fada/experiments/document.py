@@ -7,8 +7,8 @@ from pathlib import Path
 from fada.common.files import replacing
 from fada.evaluation.significance import mean_sem
 from fada.evaluation.table import markdown_table
-from fada.experiments.recipe import STANDARD, Recipe, label
-from fada.experiments.record import Rates, Record, Seeds, System, by_name, load_results
+from fada.experiments.recipe import MAIN, STANDARD, Recipe, label
+from fada.experiments.record import Point, Rates, Record, Seeds, System, by_name, load_results
 from fada.text.characters import natural_key
 
 BASE = label(STANDARD, guided=False)
@@ -27,7 +27,9 @@ Found = Mapping[str, Seeds]
 def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> str:
     """The whole document in Markdown; `suffix` is that of a smaller or larger size, ``-quick`` or ``-paper``."""
     folder = Path(folder)
-    found = load_results(folder, suffix)
+    every = load_results(folder, suffix)
+    found = {name: seeds for name, seeds in every.items() if name.startswith(f"{MAIN}-")}
+    more = {name: seeds for name, seeds in every.items() if name not in found}
     parts = [
         "# Results",
         "",
@@ -44,16 +46,22 @@ def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> st
             "fada reproduce unseen --data FOLDER/latin_script",
         ),
         *_main_table(found),
+        *_more(more),
+        *_included(
+            "How large a gain is when nothing but λ is chosen",
+            folder / "selection" / "table.md",
+            "python -m benchmarks.selection",
+        ),
         *_ablation(found),
         *_ours(found),
-        *_per_domain(found),
+        *_per_domain(every),
         *_beams(found),
         *_lambdas(found),
-        *_rivals(found),
-        *_diagnostics(found),
+        *_rivals(every),
+        *_diagnostics(every),
         *_examples(found),
         *_overhead(found),
-        *_costs(found),
+        *_costs(every),
         *_included(
             "What frequencies can be worth: bits per character",
             folder / "frequency_bound" / "table.md",
@@ -146,6 +154,39 @@ def _main_table(found: Found) -> Iterator[str]:
     for seeds in found.values():
         yield f"* **{seeds[0].title}**: {' '.join(seeds[0].differences.split())}"
     yield ""
+
+
+def _more(found: Found) -> Iterator[str]:
+    """What a reader may object to the main results, each answered by runs of its own."""
+    for name, seeds in found.items():
+        yield from (f"## Once more: {seeds[0].title}", "", f"`fada reproduce recipes/{name}.yaml --data FOLDER`", "")
+        yield from (" ".join(seeds[0].differences.split()), "")
+        lines = seeds[0].lines
+        yield from (f"{lines.test} test lines; λ and weights from {lines.validation} validation lines.", "")
+        rows = []
+        for system, entries in by_name(seeds, lambda seed: seed.systems).items():
+            rows.append([system, str(len(entries)), *_row(entries), _paper_change(seeds[0], system)])
+        head = ["system", "seeds", "CER", "WER", "CER relative", "seeds with p < 0.05", "the paper, relative"]
+        yield markdown_table(head, rows)
+        yield from _every_lam(seeds)
+
+
+def _every_lam(seeds: Seeds) -> Iterator[str]:
+    """Validation and test CER of every λ of training, where a recipe keeps them."""
+    points: dict[tuple[str, float], list[Point]] = {}
+    for seed in seeds:
+        for point in seed.lambda_curves.get("TR", []):
+            if point.test_cer is not None:
+                points.setdefault((str(point.arm), point.lam), []).append(point)
+    if not points:
+        return
+    rows = []
+    for (arm, lam), entries in points.items():
+        tests = [point.test_cer for point in entries if point.test_cer is not None]
+        validation = mean_sem([point.validation_cer for point in entries])
+        rows.append([arm, f"{lam:g}", str(len(entries)), str(validation), str(mean_sem(tests))])
+    yield from ("Every λ of training, plain beam search. None is chosen by the last column.", "")
+    yield markdown_table(["training", "λ", "seeds", "validation CER", "test CER"], rows)
 
 
 def _ablation(found: Found) -> Iterator[str]:

@@ -12,8 +12,8 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.distances import LAM
 from fada.errors import FadaError
-from fada.models.ctc import CTCRecognizer
 from fada.models.recognizer import Recognizer
+from fada.targets.target_set import TargetSet
 
 Knowing = Literal["nothing", "equation", "frequencies", "other", "language", "inferred"]
 OTHER = "fr"
@@ -65,8 +65,6 @@ class Ladder:
     """
 
     def __init__(self, recognizer: Recognizer, lines: Sequence[Line], known: Automatic) -> None:
-        if not isinstance(recognizer, CTCRecognizer):
-            raise FadaError("the rungs of the ladder are read from the emissions of a CTC model; this one has none.")
         self.emissions: Emissions = recognizer.emit(lines)
         self.known = known
 
@@ -81,18 +79,23 @@ class Ladder:
             shares = zip(found.names, (round(p, 4) for p in found.probabilities), strict=True)
             likely = {name: share for name, share in shares if share >= 0.01}
             about |= {"inferred": str(found), "probabilities": likely, "bits": round(found.bits, 3)}
+            about["centuries"] = {name: round(p, 4) for name, p in found.centuries}
         return texts, about
 
     def _decided(self, knowing: Knowing, language: str) -> Decision:
         """What the lines are read with."""
         if knowing == "nothing":
-            return Automatic(given=Knowledge()).decide(self.emissions, self.emissions.log_probs)
+            return Automatic(given=Knowledge()).decide(self.emissions.alphabet, self.emissions.log_probs)
         if knowing == "inferred":
-            return self.known.decide(self.emissions, self.emissions.log_probs)
+            return self.known.decide(self.emissions.alphabet, self.emissions.log_probs)
         code = OTHER if knowing == "other" else language
         if code not in self.known.candidates:
             raise FadaError(f"nothing is known of the language {code!r}, only of {', '.join(self.known.candidates)}.")
-        decision = self.known.decide(self.emissions, self.emissions.log_probs, code)
+        decision = self.known.decide(self.emissions.alphabet, self.emissions.log_probs, code)
+        if knowing in ("equation", "frequencies") and (overall := decision.knowledge.overall) is not None:
+            # those of the language: nobody told the century
+            alone = replace(decision.knowledge, targets=TargetSet({code: overall}))
+            decision = replace(decision, knowledge=alone)
         if knowing == "equation":
             return replace(decision, weights=Weights(beam=decision.weights.beam, lam=LAM))
         if knowing == "frequencies":

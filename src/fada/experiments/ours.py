@@ -33,7 +33,7 @@ def split_of(run: Run) -> Split:
 
 def continued(settings: Mapping[str, Any]) -> Split:
     """Emissions of a model trained further on the lines of all domains; a finished run is kept."""
-    return split_of(train_all({"continued": settings}, jobs=1)["continued"])
+    return split_of(train_all({"continued": settings}, 1)["continued"])
 
 
 def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], folder: Path) -> Split:
@@ -60,7 +60,7 @@ def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], fo
         }
         for domain in domains
     }
-    validation, test = zip(*(split_of(run) for run in train_all(trainings, jobs=1).values()), strict=True)
+    validation, test = zip(*(split_of(run) for run in train_all(trainings, 1).values()), strict=True)
     return (
         Emissions.concatenate(validation).ordered([line.id for line in lines["validation"]]),
         Emissions.concatenate(test).ordered([line.id for line in lines["test"]]),

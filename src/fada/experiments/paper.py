@@ -7,8 +7,10 @@ goes on where it stopped: finished trainings, decodings and stories are kept.
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fada.common.files import write_text
 from fada.data.synthetic.set import make_synthetic
@@ -16,8 +18,9 @@ from fada.errors import FadaError
 from fada.evaluation.table import markdown_table
 from fada.experiments.document import document
 from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
-from fada.experiments.recipe import Recipe, recipes_of
-from fada.experiments.reproduce import Scope, reproduce
+from fada.experiments.recipe import MORE, Recipe, recipes_of
+from fada.experiments.reproduce import Plan, Scope, reproduce
+from fada.training.train import train_all
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +81,13 @@ def _holds_sets(folder: Path) -> bool:
 def reproduce_all(
     name: str, data: str | os.PathLike[str] | None, scope: Scope, recipes: str | os.PathLike[str] = "recipes"
 ) -> list[Outcome]:
-    """Run every recipe of a table, and the lipograms; write ``results.md`` and ``summary.md`` of what there is."""
+    """Run every recipe of a table, and the lipograms; write ``results.md`` and ``summary.md`` of what there is.
+
+    The table `more` has recipes alone.
+    """
     files = recipes_of(name, recipes)
+    _train_first(files, data, scope)
+    stories = {} if name == MORE else PAPER_LIPOGRAMS if scope.size == "paper" else LIPOGRAMS
     outcomes = []
     for file in files:
         log.info("%s", file.stem, extra={"style": "bold"})
@@ -88,7 +96,7 @@ def reproduce_all(
         except FadaError as error:
             log.warning("%s", error)
             outcomes.append(Outcome(file.stem, missing=str(error)))
-    for short, written in (PAPER_LIPOGRAMS if scope.size == "paper" else LIPOGRAMS).items():
+    for short, written in stories.items():
         folder = scope.results / scope.named(short)
         try:
             outcomes.append(Outcome(short, _lipograms(Path(recipes) / written, folder, scope)))
@@ -100,6 +108,20 @@ def reproduce_all(
         write_text(scope.results / f"results{suffix}.md", document(scope.results, suffix))
     write_text(scope.results / f"{scope.named('summary')}.md", summary(outcomes))
     return outcomes
+
+
+def _train_first(files: Sequence[Path], data: str | os.PathLike[str] | None, scope: Scope) -> None:
+    """On a cluster: the trainings of all recipes that depend on no other, together; who cannot run is told later."""
+    if isinstance(scope.workers, int):
+        return
+    settings: dict[str, dict[str, Any]] = {}
+    for file in files:
+        with suppress(FadaError):
+            plan = Plan.of(file, lines_of(file, data, scope), scope)
+            first = {seed: plan.trainings(seed) for seed in plan.rounds()[0]}
+            settings |= {f"{plan.name}/{item}": values for item, values in Plan.settings(first).items()}
+    with suppress(FadaError):
+        train_all(settings, scope.workers)
 
 
 def _lipograms(file: Path, folder: Path, scope: Scope) -> Path:

@@ -39,4 +39,4 @@ def paper_demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:
         log.info("writing lines in eight hands; four domains that differ in letter frequencies alone", extra=BOLD)
         make_synthetic(**(QUICK_LINES if quick else DEMO_LINES), processes=None).save(lines)
     settings = {**DEMO_SETTINGS, **(QUICK_SETTINGS if quick else {})}
-    return run_study([lines], out, settings, DEMO_ALIGNED, jobs=jobs, title="Demo: synthetic Greek hands")
+    return run_study([lines], out, settings, DEMO_ALIGNED, workers=jobs, title="Demo: synthetic Greek hands")

@@ -14,7 +14,9 @@ STANDARD = "standard"
 FAITHFUL = "fada-tr"
 TAGGED = "tr-tt"
 
-MAIN = "main-*.yaml"
+MAIN = "main"
+MORE = "more"
+"""Beginnings of the names of recipes: rows of the paper's tables, and what answers an objection to them."""
 TABLES = ("main", "ablation", "domains", "beams", "lambda", "examples", "diagnostics", "overhead", "figures")
 """Tables of the paper by name: one run of the recipes serves all of them."""
 
@@ -56,6 +58,7 @@ class Recipe(BaseModel):
     dataset: str
     model: str
     published: dict[str, list[float]] = Field(description="The paper's CER and WER of each arm, for comparison.")
+    published_sem: dict[str, float] = Field({}, description="The paper's standard error of the CER of each arm.")
     published_relative: dict[str, float] = Field(
         default_factory=dict, description="The paper's change of the CER relative to standard, in percent."
     )
@@ -66,11 +69,17 @@ class Recipe(BaseModel):
     clusters: list[str] = Field(
         [], description="Columns that together name what lines share (page, speaker): tests are paired by it, too."
     )
+    every_lam: bool = Field(
+        False, description="Train every λ with every seed, and keep the test CER of each, by which none is chosen."
+    )
+    rivals: bool = Field(True, description="Also decode the emissions of CTC models in the other ways there are.")
     seeds: list[int] = [1, 2, 3]
     beams: list[int] = [1, 5, 7]
     guided_lams: list[float] = Field(list(LAMBDAS), description="λ of guided decoding that are tried on validation.")
     guided_scales: list[float] = Field([1.0], description="Scales of the *ours* guided row of decoders.")
     ours: Ours | None = None
+    overhead_rounds: int = Field(9, description="Pairs of measurements of the overhead.")
+    diagnosed_lines: int = Field(64, description="Validation lines on which the pull of the alignment is measured.")
     quick: dict[str, Any] = Field(default_factory=dict, description="Training settings of --quick.")
     paper: dict[str, Any] = Field(default_factory=dict, description="Training settings of --paper.")
 
@@ -84,18 +93,21 @@ class Recipe(BaseModel):
 
     def smaller(self) -> "Recipe":
         """With fewer values of what is tried: the path of --quick."""
-        few = {name: getattr(self, name)[:2] for name in ("guided_lams", "beams")}
+        train = {**self.train, **self.quick}
+        few = {"train": train, "guided_lams": self.guided_lams[:2], "beams": sorted({1, train.get("beam_size", 5)})}
         adapt = self.ours and self.ours.adapt and {**self.ours.adapt, "epochs": 1}
         ours = self.ours and self.ours.model_copy(update={"adapt": adapt})
-        return self.model_copy(update={**few, "guided_scales": self.guided_scales[:1], "ours": ours})
+        less = {"guided_scales": self.guided_scales[:1], "overhead_rounds": 3, "diagnosed_lines": 8}
+        return self.model_copy(update={**few, **less, "ours": ours})
 
 
 def recipes_of(name: str, folder: str | os.PathLike[str] = "recipes") -> list[Path]:
     """The recipe files of a table, or the one file that `name` is."""
-    if name in TABLES:
-        found = sorted(Path(folder).glob(MAIN))
+    if name in (*TABLES, MORE):
+        pattern = f"{MORE if name == MORE else MAIN}-*.yaml"
+        found = sorted(Path(folder).glob(pattern))
         if not found:
-            raise FadaError(f"{folder}: no recipes {MAIN} here. Run this in a copy of the repository.")
+            raise FadaError(f"{folder}: no recipes {pattern} here. Run this in a copy of the repository.")
         return found
     if not Path(name).is_file():
         raise FadaError(f"{name}: no such recipe, and no table of this name. Tables: {', '.join(TABLES)}.")
@@ -105,5 +117,7 @@ def recipes_of(name: str, folder: str | os.PathLike[str] = "recipes") -> list[Pa
 def label(arm: str, guided: bool) -> str:
     """The paper's name of an arm with plain or guided decoding."""
     names = {STANDARD: ("standard", "FADA-GD"), FAITHFUL: ("FADA-TR", "FADA-TR-GD"), TAGGED: ("TR-TT", "TR-TT + GD")}
+    if arm.startswith(f"{FAITHFUL}-"):  # another reading of the same sentence of the paper
+        return f"{label(FAITHFUL, guided)} ({arm.removeprefix(f'{FAITHFUL}-')})"
     plain, with_gd = names.get(arm, (f"{arm} (ours)", f"{arm} + GD (ours)"))
     return with_gd if guided else plain

@@ -18,7 +18,7 @@ from fada._version import __version__
 from fada.common.files import write_json
 from fada.common.settings import read_json, validated
 from fada.errors import FadaError
-from fada.experiments.recipe import Ours
+from fada.experiments.recipe import MAIN, MORE, Ours
 from fada.text.characters import natural_key
 
 Interval = tuple[float, float]
@@ -89,11 +89,15 @@ class OurSystems(_Record):
 
 
 class Point(_Record):
-    """Validation CER at a value of λ, of training (with its arm) or of decoding."""
+    """Validation CER at a value of λ, of training (with its arm) or of decoding.
+
+    `test_cer` is kept where a recipe asks for it; nothing is chosen by it.
+    """
 
     lam: float
     validation_cer: float
     arm: str | None = None
+    test_cer: float | None = None
 
 
 class Pull(_Record):
@@ -267,10 +271,14 @@ def load_seeds(folder: str | os.PathLike[str]) -> list[Record]:
 
 
 def load_results(folder: str | os.PathLike[str], suffix: str = "") -> dict[str, list[Record]]:
-    """The seeds of every recipe of the main table, by the recipe's name; `suffix` is ``-quick`` or ``-paper``."""
+    """The seeds of every recipe, by the recipe's name, those of the paper's tables first.
+
+    `suffix` is ``-quick`` or ``-paper``, or empty for results of the usual size.
+    """
     found = {
         path.name: load_seeds(path)
-        for path in sorted(Path(folder).glob("main-*"))
+        for kind in (MAIN, MORE)
+        for path in sorted(Path(folder).glob(f"{kind}-*"))
         if (path.name.endswith(suffix) if suffix else not path.name.endswith(("-quick", "-paper")))
     }
     if not any(found.values()):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fada.common.files import write_json, write_text
+from fada.common.workers import Workers
 from fada.data.columns import LineColumns
 from fada.data.source import read_lines
 from fada.data.splits import LineSources, Splits
@@ -49,10 +50,11 @@ from fada.experiments.record import (
     Test,
     load_seeds,
 )
-from fada.experiments.scoring import BASE, CLUSTER, DRAWS, Texts, examples, fingerprint, rates, scored
+from fada.experiments.scoring import BASE, CLUSTER, DRAWS, LAMS, Texts, examples, fingerprint, rates, scored
 from fada.runs.run import Run
 from fada.targets.figures import analyze
 from fada.targets.target_set import TargetSet
+from fada.text.characters import natural_key
 from fada.text.normalizer import TextNormalizer
 from fada.training.train import train_all
 from fada.tuning.decode import BEAM
@@ -73,7 +75,7 @@ class Scope:
         arms: train only these; whatever else is finished is evaluated with them.
         size: ``quick``: the recipe's small settings, minutes on two cores, no result to publish; ``paper``: its
             settings with the paper's models and hub data.
-        jobs: trainings at a time.
+        workers: who trains: so many processes here, or a cluster.
         models: folder with models by their names, for those that the hub cannot give.
     """
 
@@ -82,7 +84,7 @@ class Scope:
     seeds: Sequence[int] = ()
     arms: Sequence[str] = ()
     size: Literal["usual", "quick", "paper"] = "usual"
-    jobs: int = 2
+    workers: Workers | int = 2
     models: Path | None = None
 
     def model(self, name: str) -> str:
@@ -127,40 +129,90 @@ def reproduce(recipe_file: str | os.PathLike[str], data: str | None = None, scop
         data: where the lines are, if not where the recipe says.
         scope: how much, and where.
     """
-    recipe, scope = Recipe.load(recipe_file), scope or Scope()
-    for arm in scope.arms:
-        if arm not in recipe.arms:
-            raise FadaError(f"{recipe_file}: no arm {arm!r}, expected one of {', '.join(recipe.arms)}.")
-    name = scope.named(Path(recipe_file).stem)
-    folder = scope.results / name
-    sizes = {"usual": {}, "quick": recipe.quick, "paper": recipe.paper}
-    shared = {**recipe.train, **sizes[scope.size]}
-    if scope.size == "quick":
-        recipe = recipe.smaller()
-    if data is not None:
-        shared["data"] = [data]
-    if "model" in shared:
-        shared["model"] = scope.model(shared["model"])
-    if scope.jobs > 1:
-        shared["threads"] = 1
-    for seed in scope.seeds or (recipe.seeds[:1] if scope.size == "quick" else recipe.seeds):
-        first = folder / f"{recipe.seeds[0]}.json"
-        chosen = Record.load(first).arms if seed != recipe.seeds[0] and first.is_file() else {}
-        planned = _trainings(recipe, {**shared, "seed": seed}, scope.runs / name / str(seed), chosen)
-        asked = {
-            item: values
+    plan = Plan.of(recipe_file, data, scope or Scope())
+    for seeds in plan.rounds():
+        planned = {seed: plan.trainings(seed) for seed in seeds}
+        runs = train_all(Plan.settings(planned), plan.scope.workers)
+        for seed, trainings in planned.items():
+            trained = [Trained(arm, values, runs[f"{seed}/{item}"]) for item, (arm, values) in trainings.items()]
+            evaluation = SeedEvaluation(plan.recipe, seed, trained, plan.chosen(seed))
+            evaluation.record().save(plan.folder / f"{seed}.json")
+            evaluation.texts.save(plan.folder / f"{seed}.parquet")
+    found = load_seeds(plan.folder)
+    write_text(plan.folder / "table.md", table_of(plan.recipe, found))
+    draw_curves(plan.recipe, found, plan.folder / "curves.png")
+    _draw_frequencies(plan.recipe, trained[0], plan.folder / "figures")
+    return plan.folder
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The trainings of a recipe: what the first seed chose holds for the others, which are independent of each other.
+
+    Attributes:
+        shared: settings of all trainings.
+        name: of the folders of its runs and results.
+    """
+
+    recipe: Recipe
+    scope: Scope
+    shared: Mapping[str, Any]
+    name: str
+
+    @classmethod
+    def of(cls, recipe_file: str | os.PathLike[str], data: str | None, scope: Scope) -> "Plan":
+        """The plan of a recipe, of the size that is asked for."""
+        recipe = Recipe.load(recipe_file)
+        for arm in scope.arms:
+            if arm not in recipe.arms:
+                raise FadaError(f"{recipe_file}: no arm {arm!r}, expected one of {', '.join(recipe.arms)}.")
+        sizes = {"usual": {}, "quick": recipe.quick, "paper": recipe.paper}
+        shared = {**recipe.train, **sizes[scope.size]}
+        if scope.size == "quick":
+            recipe = recipe.smaller()
+        if data is not None:
+            shared["data"] = [data]
+        if "model" in shared:
+            shared["model"] = scope.model(shared["model"])
+        if shared.get("encoder_cache"):
+            shared["encoder_cache"] = str(scope.runs / Path(shared["encoder_cache"]).name)
+        if scope.workers != 1:
+            shared["threads"] = 1
+        return cls(recipe, scope, shared, scope.named(Path(recipe_file).stem))
+
+    @property
+    def folder(self) -> Path:
+        """Of the results."""
+        return self.scope.results / self.name
+
+    def rounds(self) -> list[list[int]]:
+        """Seeds that can be trained at the same time."""
+        first = self.recipe.seeds[0]
+        seeds = self.scope.seeds or (self.recipe.seeds[:1] if self.scope.size == "quick" else self.recipe.seeds)
+        rounds = [[seed for seed in seeds if seed == first], [seed for seed in seeds if seed != first]]
+        return [seeds for seeds in rounds if seeds]
+
+    def chosen(self, seed: int) -> Mapping[str, Arm]:
+        """What the first seed chose, for another one."""
+        first = self.folder / f"{self.recipe.seeds[0]}.json"
+        return Record.load(first).arms if seed != self.recipe.seeds[0] and first.is_file() else {}
+
+    def trainings(self, seed: int) -> dict[str, tuple[str, dict[str, Any]]]:
+        """Name, arm and settings of every training of one seed that is asked for, or finished."""
+        folder = self.scope.runs / self.name / str(seed)
+        planned = _trainings(self.recipe, {**self.shared, "seed": seed}, folder, self.chosen(seed))
+        return {
+            item: (arm, values)
             for item, (arm, values) in planned.items()
-            if not scope.arms or arm in scope.arms or Run(values["out"]).finished
+            if not self.scope.arms or arm in self.scope.arms or Run(values["out"]).finished
         }
-        trained = [Trained(planned[item][0], asked[item], run) for item, run in train_all(asked, scope.jobs).items()]
-        evaluation = SeedEvaluation(recipe, seed, trained, chosen)
-        evaluation.record().save(folder / f"{seed}.json")
-        evaluation.texts.save(folder / f"{seed}.parquet")
-    found = load_seeds(folder)
-    write_text(folder / "table.md", table_of(recipe, found))
-    draw_curves(recipe, found, folder / "curves.png")
-    _draw_frequencies(recipe, trained[0], folder / "figures")
-    return folder
+
+    @staticmethod
+    def settings(planned: "Mapping[int, Mapping[str, tuple[str, dict[str, Any]]]]") -> dict[str, dict[str, Any]]:
+        """Trainings of several seeds by name, for :func:`train_all`."""
+        return {
+            f"{seed}/{item}": values for seed, trainings in planned.items() for item, (_, values) in trainings.items()
+        }
 
 
 def _draw_frequencies(recipe: Recipe, item: Trained, folder: Path) -> None:
@@ -174,7 +226,8 @@ def _draw_frequencies(recipe: Recipe, item: Trained, folder: Path) -> None:
         for path in (Path(part) / name for part in item.settings["data"]):
             for line in read_lines(path, domain_column=column) if path.is_file() else ():
                 texts.setdefault(str(line.domain), []).append(str(line.text))
-    analyze(TargetSet.from_texts(texts, normalizer=TextNormalizer(letters_only=True)), folder, formats=["png"])
+    ordered = {domain: texts[domain] for domain in sorted(texts, key=natural_key)}
+    analyze(TargetSet.from_texts(ordered, normalizer=TextNormalizer(letters_only=True)), folder, formats=["png"])
 
 
 def _trainings(
@@ -187,7 +240,7 @@ def _trainings(
         searched = isinstance(values, list)
         for lam in values if isinstance(values, list) else [values]:
             name = f"{arm}-{lam:g}" if searched else arm
-            if not searched or arm not in chosen or chosen[arm].lam_tr == lam:
+            if not searched or recipe.every_lam or arm not in chosen or chosen[arm].lam_tr == lam:
                 planned[name] = (arm, {**shared, **changes, "lam": lam, "out": folder / name})
     return planned
 
@@ -225,18 +278,18 @@ class SeedEvaluation:
         self.plain = Weights(beam=int(self.recipe.train.get("beam_size", WIDTH)))
         self.errors = {item.name: self._validation_cer(item, self.plain) for item in self.trained}
         arms = dict.fromkeys(item.arm for item in self.trained)
-        self.best = {
-            arm: min((item for item in self.trained if item.arm == arm), key=lambda item: self.errors[item.name])
-            for arm in arms
-        }
+        self.best = {arm: self._best_of(arm) for arm in arms}
+
+    def _best_of(self, arm: str) -> Trained:
+        """The training of an arm that is kept: with the λ of the first seed, there the best on validation lines."""
+        items = [item for item in self.trained if item.arm == arm]
+        kept = [item for item in items if arm in self.chosen and item.settings["lam"] == self.chosen[arm].lam_tr]
+        return min(kept or items, key=lambda item: self.errors[item.name])
 
     def record(self) -> Record:
         """All figures of the seed; fills `texts` with what they come from."""
-        points = [
-            Point(lam=item.settings["lam"], validation_cer=self.errors[item.name], arm=item.arm)
-            for item in self.trained
-        ]
-        curves, arms = {"TR": points}, {}
+        curves: dict[str, list[Point]] = {"TR": []}
+        arms: dict[str, Arm] = {}
         systems: dict[str, list[str]] = {}
         for arm, item in self.best.items():
             arms[arm] = self._arm(item, systems, curves)
@@ -244,6 +297,7 @@ class SeedEvaluation:
         known = LineColumns(lines.ids, list(lines.references or ()), lines.domains, self._clusters(lines.ids))
         test = Systems(known, systems, source="test")
         self.texts = Texts(test)
+        curves["TR"] += self._points(test)
         recipe = self.recipe
         return Record(
             recipe=recipe.title,
@@ -264,11 +318,25 @@ class SeedEvaluation:
             lambda_curves=curves,
             systems=scored(test, BASE, DRAWS["systems"]),
             beams=self._beams(),
-            rivals=self._rivals(test) if self.cheap else {},
+            rivals=self._rivals(test) if self.cheap and recipe.rivals else {},
             ours=self._ours(test) if self.cheap and recipe.ours else None,
             examples=examples(test),
             overhead=self._overhead() if self.seed == recipe.seeds[0] else None,
         )
+
+    def _points(self, test: Systems) -> list[Point]:
+        """Every training with its λ."""
+        points = []
+        for item in self.trained:
+            cer = None
+            if self.recipe.every_lam:
+                texts = self.searches[item.name]["test"].choose(self.plain)
+                self.texts.add(LAMS, item.arm, {f"{item.settings['lam']:g}": texts})
+                cer = rates(test.references, texts).cer
+            points.append(
+                Point(lam=item.settings["lam"], validation_cer=self.errors[item.name], arm=item.arm, test_cer=cer)
+            )
+        return points
 
     def _validation_cer(self, item: Trained, weights: Weights) -> float:
         search = self.searches[item.name]["validation"]
@@ -312,7 +380,9 @@ class SeedEvaluation:
             parameters=metrics.get("parameters"),
             history=[Epoch(**{**entry, "validation": entry["validation"]["cer"]}) for entry in metrics["history"]],
             hypotheses_changed_by_gd=_changed(plain, with_gd),
-            diagnostics=Diagnostics(**alignment_diagnostics(item.run.folder, data=item.settings["data"])),
+            diagnostics=Diagnostics(
+                **alignment_diagnostics(item.run.folder, recipe.diagnosed_lines, data=item.settings["data"])
+            ),
             aligned_gd=aligned,
         )
 
@@ -409,7 +479,8 @@ class SeedEvaluation:
 
         path = self.standard.run.folder / "overhead.json"
         if not path.exists():
-            found = measure_overhead(self.standard.run.folder, data=self.standard.settings["data"])
+            data, rounds = self.standard.settings["data"], self.recipe.overhead_rounds
+            found = measure_overhead(self.standard.run.folder, data=data, rounds=rounds)
             write_json(path, found.model_dump())
         return Overhead.model_validate(json.loads(path.read_text(encoding="utf-8")))
 

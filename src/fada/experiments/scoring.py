@@ -19,6 +19,8 @@ from fada.experiments.record import Edits, Example, Rates, Record, System, load_
 from fada.tuning.decode import BEAM
 
 CLUSTER = "cluster"
+LAMS = "lams"
+"""The stored table of plain readings by every λ of training."""
 BASE = label(STANDARD, guided=False)
 DRAWS = {"systems": (1000, 10_000), "rivals": (200, 2000), "ours": (200, 10_000)}
 """Draws for the intervals and for the tests of each table."""
@@ -135,7 +137,12 @@ def _recomputed(record: Record, path: Path) -> Iterator[tuple[str, float, float]
     for name, texts in stored.systems.items():
         table, arm, system = name.split("/", 2)
         groups.setdefault((table, arm), {})[system] = texts
+    points = {(point.arm, f"{point.lam:g}"): point.test_cer for point in record.lambda_curves.get("TR", [])}
     for (table, arm), group in groups.items():
+        if table == LAMS:
+            for lam, found in group.items():
+                yield f"{arm}, λ {lam}", points[arm, lam] or 0.0, rates(stored.references, found).cer
+            continue
         if table == "beams":
             for width, found in group.items():
                 yield f"{arm}, beam {width}", record.beams[arm][width].cer, rates(stored.references, found).cer

@@ -13,6 +13,7 @@ from typing import Any
 
 from fada.common.files import write_json
 from fada.common.settings import read_json
+from fada.common.workers import Workers
 from fada.decoding.weights import Weights
 from fada.distances import DISTANCE, SCALE
 from fada.errors import FadaError
@@ -87,8 +88,7 @@ def run_study(
     settings: Mapping[str, Any],
     aligned: Mapping[str, Any],
     *,
-    jobs: int = 2,
-    grid: Grid | None = None,
+    workers: Workers | int = 2,
     title: str | None = None,
 ) -> Study:
     """Train twice, tune, decode, evaluate, report.
@@ -98,21 +98,20 @@ def run_study(
         out: folder of the study.
         settings: of both trainings (:class:`fada.training.settings.TrainSettings`).
         aligned: what the second training changes, such as ``{"lam": 0.5}``; the first has λ = 1.
-        jobs: trainings at a time, with one thread each if more than one.
-        grid: weights of guided decoding to try on the validation lines.
+        workers: who trains: so many processes here, with one thread each if more than one, or a cluster.
         title: of the report.
     """
     from fada.training.train import train_all
 
     out = Path(out)
     shared = {**settings, "data": [str(source) for source in data]}
-    if jobs > 1:
+    if workers != 1:
         shared["threads"] = 1
     runs = train_all(
         {STANDARD: {**shared, "lam": 1.0, "out": out / STANDARD}, ALIGNED: {**shared, **aligned, "out": out / ALIGNED}},
-        jobs,
+        workers,
     )
-    tuned = {name: _tuned(run, grid or Grid()) for name, run in runs.items()}
+    tuned = {name: _tuned(run) for name, run in runs.items()}
     decoded = {name: _decode(run, tuned[name]) for name, run in runs.items()}
     if decoded[STANDARD].ids != decoded[ALIGNED].ids:
         raise FadaError(f"{out}: the two models were tested on different lines. Delete the folder and start over.")
@@ -185,11 +184,11 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
     return [out]
 
 
-def _tuned(run: Run, grid: Grid) -> Tuned:
+def _tuned(run: Run) -> Tuned:
     path = run.folder / "tuned.json"
     if not path.exists():
         log.info(f"{run.folder.name}: tuning guided decoding on the validation lines", extra=BOLD)
-        tune(run.search("validation"), Tuning(grid, lms=(), prior=False)).save(path)
+        tune(run.search("validation"), Tuning(Grid(), lms=(), prior=False)).save(path)
     return Tuned.load(path)
 
 

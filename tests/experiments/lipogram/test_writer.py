@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.errors import FadaError
+from fada.evaluation.significance import MeanSem
 from fada.experiments.lipogram import words
 from fada.experiments.lipogram.effects import expected_effects
 from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
@@ -28,7 +29,7 @@ from fada.experiments.lipogram.story import (
     read_topics,
     violating_words,
 )
-from fada.experiments.lipogram.summary import Written, compared
+from fada.experiments.lipogram.summary import METRICS, Row, Summary, Written, compared
 from fada.experiments.lipogram.words import KnownWords, Lexicon, Plausible
 from fada.experiments.lipogram.writer import LipogramWriter, focused_target, lipogram_target
 from fada.models.language import continue_prompt, load_language_model
@@ -226,6 +227,14 @@ def test_cells_are_compared_topic_by_topic() -> None:
     assert found.words_se == pytest.approx(0)
     assert found.perplexity_se == pytest.approx(0)
     assert compared([plain], [cell("oak", "no", loss=1.0)]).words is None
+    few = compared([cell("oak", "no", loss=1.0)], [cell("the tree", "no", loss=1.0)])  # a topic that has none to lose
+    assert (few.words, few.words_se) == (-100, None)
+    figures = dict.fromkeys(METRICS, MeanSem(1.0, None, 1))
+    row = Row(
+        search="sample", letter="e", variant="soft", runs=1, figures=figures, overhead=0.0, against={"plain": few}
+    )
+    told = Summary(recipe={}, tuning=None, done=1, planned=1, rows=[row], rates=[], author=[]).to_markdown()
+    assert "| e | soft | plain | -100.0 | 1.000 ± 0.000 |" in told
 
 
 @pytest.mark.parametrize(

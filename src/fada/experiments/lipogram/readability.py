@@ -85,8 +85,8 @@ def _is_word(word: str, frequency: float) -> bool:
     return len(word) > 1 or frequency > 1e-3
 
 
-def unknown_words(text: str, language: str = "en") -> list[str]:
-    """The words of a text that the language's longest list of words does not have; a possessive 's is ignored."""
-    known = _frequencies(language)
+def unknown_words(text: str) -> list[str]:
+    """The words of an English text that the longest list of words does not have; a possessive 's is ignored."""
+    known = _frequencies("en")
     lowered = ((word, re.sub(r"['’]s$", "", word.lower()).replace("’", "'")) for word in words_of(text))
     return [word for word, plain in lowered if plain not in known]

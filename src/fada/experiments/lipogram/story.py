@@ -159,9 +159,9 @@ def parse_story(answer: str) -> str:
     return body.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").strip()
 
 
-def violating_words(text: str, forbidden: Iterable[str], normalizer: TextNormalizer | None = None) -> list[str]:
+def violating_words(text: str, forbidden: Iterable[str]) -> list[str]:
     """The words of a text that contain a forbidden character."""
-    constraint = Constraint(normalizer or TextNormalizer(), frozenset(forbidden))
+    constraint = Constraint(TextNormalizer(), frozenset(forbidden))
     return [word for word in words_of(text) if not constraint.permits(word)]
 
 

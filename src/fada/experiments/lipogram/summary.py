@@ -70,8 +70,8 @@ class Written(BaseModel):
 class Change(BaseModel):
     """How stories differ from others about the same topics, each with its standard error over topics.
 
-    `words`: relative change of the share of violating words, in percent, None where there are none to compare with;
-    `perplexity`: ratio.
+    `words`: relative change of the share of violating words, in percent, None where there are none to compare with (its
+    error also where some topics have none); `perplexity`: ratio.
     """
 
     words: float | None = None
@@ -230,7 +230,8 @@ def _changes(rows: Sequence[Row]) -> Iterator[list[str]]:
     for row in rows:
         for other, change in row.against.items():
             if other == "plain" or "hard" in row.variant:
-                words = "" if change.words is None else f"{change.words:+.1f} ± {change.words_se:.1f}"
+                spread = "" if change.words_se is None else f" ± {change.words_se:.1f}"
+                words = "" if change.words is None else f"{change.words:+.1f}{spread}"
                 perplexity = f"{change.perplexity:.3f} ± {change.perplexity_se:.3f}"
                 yield [row.letter, row.variant, other, words, perplexity]
 

@@ -287,7 +287,7 @@ class LipogramWriter:
                 "vocabulary are left, too few to write with. Forbid fewer letters, or use mode 'soft'."
             )
 
-    def own_distribution(self, topics: Sequence[str] = DEVELOPMENT_TOPICS, seed: int = 0) -> CharDistribution:
+    def own_distribution(self) -> CharDistribution:
         """The characters of the model's plain stories about topics of our own; their prompt names a rare letter."""
-        stories, _ = self.write(topics, frozenset("z"), "plain", seed=seed)
+        stories, _ = self.write(DEVELOPMENT_TOPICS, frozenset("z"), "plain", seed=0)
         return CharDistribution.from_texts(story.text for story in stories)
