@@ -44,7 +44,7 @@ def make_run(trained_run: Path) -> "MakeRun":
     return partial(run_folders.make_run, trained_run)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     """Say how to get a browser where the tests that need one were left out."""
     from tests.support import browsers
 

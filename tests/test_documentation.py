@@ -32,7 +32,6 @@ NOT_RUN = {
     "merge": "needs the parts of a job; docs/scale.md has them",
     "reproduce": "trains for hours",
     "results": "writes the committed document",
-    "segment": "needs photographs",
     "serve": "runs until it is stopped",
     "study": "trains two models",
     "synth": "draws for a minute",

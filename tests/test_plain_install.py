@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.support.training_lines import image_folder, image_lines
 
@@ -102,3 +103,11 @@ def test_what_needs_more_says_what_to_install(folder: Path, command: str, extra:
     done = run(folder, command)
     assert f"pip install 'fada[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_page_is_told_from_a_line_where_nothing_finds_its_lines(folder: Path) -> None:
+    Image.new("L", (800, 1100), 230).save(folder / "page.png")
+    done = run(folder, "transcribe page.png --out page.tsv")
+    assert "page.png: read as one line of text but shaped like a page." in done.stderr
+    assert "pip install 'fada[pages]'" in done.stderr
+    assert "ALTO or PAGE" in done.stderr

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from rapidfuzz.distance import Levenshtein
 from typer.testing import CliRunner
 
 from fada.cli import app
@@ -12,6 +13,7 @@ from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge, read_knowledge
 from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
+from fada.targets.target_set import TargetSet
 from tests.support.emission_sets import make_emissions, training_texts
 
 
@@ -51,6 +53,28 @@ def test_a_text_means_the_same_to_decode_and_evaluate_however_it_is_given(folder
     assert rates["knowledge"] < rates["beam"]
 
 
+def test_targets_mean_the_same_to_decode_and_evaluate(folder: Path) -> None:
+    fada("targets", "build", folder / "text.txt", "--out", folder / "t.json")
+    aims = ["--targets", folder / "t.json", "--domain", next(iter(TargetSet.load(folder / "t.json")))]
+    fada("decode", folder / "e.npz", *aims, "--out", folder / "guided.txt")
+    guided = (folder / "guided.txt").read_text(encoding="utf-8").splitlines()
+    emissions = Emissions.load(folder / "e.npz")
+    references = emissions.references or []
+    by_hand = 100 * sum(map(Levenshtein.distance, references, guided)) / sum(map(len, references))
+    found = json.loads(fada("evaluate", folder / "e.npz", *aims, "--json", "--bootstrap", 0, "--resamples", 0))
+    assert found["evaluations"]["knowledge"]["cer"] == pytest.approx(by_hand)
+
+
+def test_a_domain_means_the_knowledge_of_that_name(folder: Path) -> None:
+    for name, options in (("domain", ["--domain", "la-8"]), ("knowledge", ["--knowledge", "la"])):
+        fada("decode", folder / "e.npz", *options, "--out", folder / f"{name}.txt")
+        found = fada("evaluate", folder / "e.npz", *options, "--json", "--bootstrap", 0, "--resamples", 0)
+        (folder / f"{name}.json").write_text(found, encoding="utf-8")
+    assert (folder / "domain.txt").read_text("utf-8") == (folder / "knowledge.txt").read_text("utf-8")
+    rates = [json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("domain", "knowledge")]
+    assert rates[0]["evaluations"]["knowledge"]["cer"] == rates[1]["evaluations"]["knowledge"]["cer"]
+
+
 def test_tuning_takes_a_file_of_knowledge(folder: Path) -> None:
     options = ["--lam", 0.5, "--scale", 1, "--distance", "sorted_w2", "--folds", 2, "--no-prior"]
     fada("tune", folder / "e.npz", "--knowledge", folder / "mine.fada", *options, "--out", folder / "tuned.json")
@@ -77,7 +101,7 @@ def test_what_cannot_be_is_told_in_a_sentence(folder: Path) -> None:
         (["knowledge", "show", "xx"], "no knowledge that comes with fada"),
         (["decode", folder / "e.npz", "--knowledge", folder / "none.fada"], "no such file"),
         (["decode", folder / "e.npz", "--knowledge", "auto", "--text", folder / "text.txt"], "leave --text"),
-        (["evaluate", folder / "e.npz", "--targets", folder / "t.json"], "no effect without --tuned"),
+        (["decode", folder / "e.npz", "--domain", "xx"], "a domain that fada brings no knowledge of"),
     ):
         with pytest.raises(FadaError, match=message):
             fada(*arguments)

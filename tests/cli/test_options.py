@@ -10,9 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fada.cli import _OLD_SPELLINGS, app
+from fada.cli import _OLD_SPELLINGS, _READ_OUT, app
 from fada.cli.examples import EXAMPLES
 from fada.data.formats import registry as formats
+from fada.errors import FadaError
 from fada.models import registry as models
 
 ROOT = Path(__file__).parents[2]
@@ -106,11 +107,28 @@ def test_help_has_an_example_and_types_only_where_a_value_is_given(command: str)
         assert parameter.param_type_name != "option" or parameter.help, f"{command} {parameter.opts}: no help"
 
 
+def test_the_flags_of_fada_itself_have_no_type() -> None:
+    assert "bool" not in CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout
+
+
 def test_every_example_is_of_a_command() -> None:
     assert sorted(EXAMPLES) == sorted(COMMANDS)
     for command, example in EXAMPLES.items():
         assert example.startswith(f"fada {command} ") or example == f"fada {command}"
         assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", example)) <= spellings(command)
+
+
+WRITING = [c for c, command in COMMANDS.items() if any(p.name == "out" or "--out" in p.opts for p in command.params)]
+
+
+@pytest.mark.parametrize("command", sorted({*WRITING} - _READ_OUT))
+def test_a_place_that_cannot_be_written_is_told_before_any_work(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    out = tmp_path / "file" / "out"
+    option = ["--out"] if "--out" in spellings(command) else []
+    told = CliRunner().invoke(app, [*command.split(), *option, str(out)]).exception
+    assert isinstance(told, FadaError)
+    assert "file is a file, expected a folder" in str(told)
 
 
 def test_every_command_is_on_a_page() -> None:

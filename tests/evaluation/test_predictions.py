@@ -191,7 +191,6 @@ def test_exit_code_is_2_for_a_mistake_in_the_input(tmp_path: Path) -> None:
         (["gt.txt", "ocr.txt"], ["--tuned", "t.json"], "--tuned: for stored emissions"),
         (["run"], ["--targets", "t.json"], "--targets: for stored emissions"),
         (["run"], ["--lm-text", "t.txt"], "--text: for stored emissions"),
-        (["e.npz"], ["--targets", "t.json"], "--targets: no effect without --tuned"),
         (["e.npz", "gt.txt"], [], "e.npz and .*gt.txt: stored emissions are evaluated against"),
         (["gt.txt", "e.npz"], [], "e.npz and .*gt.txt: stored emissions are evaluated against"),
         (["e.npz"], ["--domain-column", "century"], "--domain-column: .*e.npz is not a table"),

@@ -504,6 +504,34 @@ def test_no_width_needs_horizontal_scrolling(opened: Opened, one: Written, sever
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_no_choice_is_cut_off_and_signs_are_named(
+    opened: Opened, make_run: MakeRun, tmp_path: Path, width: int
+) -> None:
+    folder = make_run(tmp_path / "run", lines=20, systems=("plain reading", "learning from 24 corrected lines"))
+    table = pq.read_table(folder / "predictions.parquet").to_pylist()
+    for row in table:
+        row["reference"] += " man\ua770"
+        row["hypothesis"] += " man\ua770" if row["system"].startswith("learning") else " manu"
+    pq.write_table(pa.Table.from_pylist(table), folder / "predictions.parquet")
+    opened.page.set_viewport_size({"width": width, "height": 900})
+    page = opened.open(write_report([folder], resamples=100, with_images=False).path)
+    natural = """selects => selects.map(select => {
+        const given = select.getBoundingClientRect().width
+        select.style.width = 'auto'
+        return [given, select.getBoundingClientRect().width]
+    })"""
+    for shown, needed in page.locator(".filters select").evaluate_all(natural):
+        assert shown >= needed - 1
+    assert page.get_by_text("modifier letter us", exact=False).and_(page.locator(":visible")).count() > 0
+    page.evaluate("document.fonts.ready")
+    fonts = page.evaluate("[...document.fonts].map(font => [font.family, font.status])")
+    assert [(family.strip('"'), status) for family, status in fonts] == [("Report signs", "loaded")]
+    assert not opened.complaints
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.browser
 def test_text_has_enough_contrast_in_both_themes(opened: Opened, one: Written) -> None:
     page = opened.open(one.path)
     ratio = """([ink, ground]) => {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 import fada
 from tests.support.training_lines import drawn_line, image_folder, image_lines
@@ -56,8 +57,19 @@ def make_workshop(folder: Path) -> Path:
 
     columns = {"id": ["1", "2"], "reference": ["abc", "abd"], "hypothesis": ["abc", "abb"], "page": ["p1", "p2"]}
     pq.write_table(pa.table(columns | {"domain": ["13", "14"]}), folder / "predictions.parquet")
+    (folder / "scans").mkdir()
+    for file in ("folio.jpg", "scans/folio.png", "book.pdf"):
+        _photograph().save(folder / file)
     (folder / "credits.md").write_text("Drawn by Pillow.\n", encoding="utf-8")
     return folder
+
+
+def _photograph() -> Image.Image:
+    """A page of three printed lines."""
+    page, font = Image.new("L", (700, 900), 230), ImageFont.load_default(size=34)
+    for place, text in enumerate(("in principio creauit deus", "celum et terram terra", "autem erat inanis et uacua")):
+        ImageDraw.Draw(page).text((90, 120 + 80 * place), text, fill=40, font=font)
+    return page
 
 
 def given(folder: Path) -> dict[str, Any]:

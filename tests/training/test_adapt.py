@@ -17,8 +17,9 @@ from fada import FadaError, load_recognizer
 from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line
-from fada.decoding.knowledge import Knowledge, knowledge_of_model
+from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.models import registry
+from fada.targets.target_set import TargetSet
 from fada.training.adapt import RECORD, REPLAY, AdaptSettings, adapt, fine_tune
 from tests.support import model_folders
 from tests.support.training_lines import drawn_line, image_lines, sound_lines
@@ -109,13 +110,29 @@ def test_the_adapted_model_carries_what_is_known(base: Path, corrected: list[Lin
     assert list(knowledge_of_model(tmp_path / "again")) == [name]
 
 
+def test_the_adapted_model_carries_targets(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    targets = TargetSet.from_texts({"mine": [str(line.text) for line in corrected]})
+    settings = QUICK.model_copy(update={"fewest_steps": 2})
+    done = adapt(str(base), corrected, tmp_path / "mine", settings, targets=targets)
+    assert done.with_text is not None
+    carried = Decoder.of_model(tmp_path / "mine")
+    assert carried is not None
+    assert carried.weights.guided
+    assert carried.knowledge.targets is not None
+    assert list(carried.knowledge.targets) == ["mine"]
+
+
 @pytest.mark.parametrize("kind", ["trocr", "whisper"])
-def test_other_kinds_of_models_adapt(kind: str, tmp_path: Path) -> None:
+def test_other_kinds_of_models_adapt_by_the_same_command(kind: str, tmp_path: Path) -> None:
     folder = getattr(model_folders, f"{kind}_folder")(tmp_path / kind)
     lines = image_lines(6) if kind == "trocr" else sound_lines(6)
-    settings = QUICK.model_copy(update={"fewest_steps": 2, "learning_rate": None})
-    done = adapt(str(folder), lines, tmp_path / "mine", settings)
-    assert done.lines == 6
+    write_parquet(lines, tmp_path / "lines.parquet")
+    TargetSet.from_texts({"mine": [str(line.text) for line in lines]}).save(tmp_path / "targets.json")
+    command = ["adapt", str(folder), "--lines", str(tmp_path / "lines.parquet"), "--out", str(tmp_path / "mine")]
+    options = ["--folds", "2", "--epochs", "1", "--fewest-steps", "2", "--targets", str(tmp_path / "targets.json")]
+    result = CliRunner().invoke(app, [*command, *options])
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "mine" / RECORD).read_text("utf-8"))["lines"] == 6
     assert len(load_recognizer(tmp_path / "mine").transcribe(lines)) == 6
 
 

@@ -31,6 +31,19 @@ _OLD_SPELLINGS = {
 """Options of version 0.1 that meant something else in another command; they still work."""
 
 
+_READ_OUT = {"results"}
+"""Commands that may only compare what is at --out."""
+
+
+def _checked(ctx: Any, parameter: Any, value: Any) -> Any:
+    """What --out names, which is refused before any work is done if nothing can be written there."""
+    from fada.common.files import check_place
+
+    if value is not None and not ctx.resilient_parsing:
+        check_place(value)
+    return value
+
+
 class _Commands(typer.core.TyperGroup):
     """The commands, with the spellings of version 0.1; their help has an example, and flags have no type in it."""
 
@@ -40,6 +53,13 @@ class _Commands(typer.core.TyperGroup):
                 parts = (argument.partition("=") for argument in args)
                 args = [spellings.get(name, name) + equals + value for name, equals, value in parts]
         return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> Any:
+        own: Any = super().get_params(ctx)
+        for parameter in own:
+            if getattr(parameter, "is_bool_flag", False):
+                parameter.metavar = ""
+        return own
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command: Any = super().get_command(ctx, cmd_name)
@@ -51,6 +71,8 @@ class _Commands(typer.core.TyperGroup):
             for parameter in (*part.params, part.get_help_option(ctx)):
                 if getattr(parameter, "is_bool_flag", False):
                     parameter.metavar = ""
+                elif (parameter.name == "out" or "--out" in parameter.opts) and name not in _READ_OUT:
+                    parameter.callback = _checked
         return command
 
     def invoke(self, ctx: Any) -> Any:
@@ -130,7 +152,6 @@ _DAMAGED = {
     "SafetensorError": "the weights of a model are damaged, or only a git-lfs pointer to them",
     "ArrowInvalid": "a parquet or Arrow file is damaged",
 }
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _PLACES = {
     errno.EACCES: "no permission",
     errno.EPERM: "no permission",
@@ -145,8 +166,10 @@ _PLACES = {
 
 
 def _about_files(error: OSError) -> tuple[str, int] | None:
+    from fada.common.files import FULL
+
     where = f"{error.filename}: " if error.filename is not None else ""
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return f"{where}the disk is full. What was finished is kept; free some space and give the command again.", 1
     if error.errno in _PLACES:
         return f"{where}{_PLACES[error.errno]}", 2

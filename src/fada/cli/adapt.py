@@ -31,6 +31,7 @@ def adapt(
     ),
     folds: int = typer.Option(3, min=2, max=10, help="Parts for cross-validation; their models are averaged."),
     epochs: int = typer.Option(24, min=1, help="Times every line is seen."),
+    fewest_steps: int = typer.Option(120, min=1, help="Steps of each training at least, however few the lines."),
     learning_rate: float | None = typer.Option(None, help="At its peak. [that of the model's family]"),
     seed: int = typer.Option(0, help="Decides everything that is random."),
     threads: int | None = typer.Option(None, min=1, help="CPU threads."),
@@ -45,6 +46,7 @@ def adapt(
     from fada.data.line import Line
     from fada.data.source import read_lines
     from fada.models.folders import resolve
+    from fada.targets.target_set import TargetSet
     from fada.training.adapt import AdaptSettings
     from fada.training.adapt import adapt as run
 
@@ -64,13 +66,16 @@ def adapt(
     corrected = [line for line in given if line.text]
     if len(corrected) < len(given):
         echo(f"{len(given) - len(corrected)} lines without a text are left out", err=True)
-    settings = AdaptSettings(folds=folds, epochs=epochs, learning_rate=learning_rate, seed=seed)
+    settings = AdaptSettings(
+        folds=folds, epochs=epochs, fewest_steps=fewest_steps, learning_rate=learning_rate, seed=seed
+    )
     done = run(
         model,
         corrected,
         out,
         settings,
-        knowledge=known.for_model(resolve(model)),
+        knowledge=known.for_model(resolve(model), reading.domain),
+        targets=None if known.targets is None else TargetSet.load(known.targets),
         replay=[line for line in read(replay) if line.text],
         unlabelled=read(unlabelled, untranscribed=True),
     )
@@ -81,7 +86,7 @@ def adapt(
         f"({done.lines} lines, {folds} parts, p = {done.p_value:.3f})"
     )
     if done.with_text is not None:
-        echo(f"CER {done.with_text:.2f} % with the text")
+        echo(f"CER {done.with_text:.2f} % with what is known besides")
     if not done.kept:
         echo(f"no gain: {out} holds the model as it was. Correct more lines, or check that these are right.")
     for count, rate in list(done.expected.items())[1:]:

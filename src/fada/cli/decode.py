@@ -85,9 +85,13 @@ def decode(
     if alignment and (out is None or out.suffix != ".jsonl"):
         raise FadaError("--alignment needs --out with the ending .jsonl.")
     targets, domain = known.targets, known.domain
+    known = known.of_domain(domain)
     finds = known.knowledge == "auto"
-    if targets is None and not finds and (domain or domains or prior_weight):
-        raise FadaError("a domain or prior correction without --targets has no effect: name the target file.")
+    if targets is None and not finds and ((domain and not known.says_text) or domains or prior_weight):
+        raise FadaError(
+            "a domain that fada brings no knowledge of, or prior correction, has no effect without --targets: name the "
+            "target file."
+        )
     if finds and (known.text or tuned):
         raise FadaError("--knowledge auto finds out which knowledge fits: leave --text and --tuned out, or auto.")
     found_weights = Tuned() if tuned is None else Tuned.load(tuned)
@@ -104,7 +108,7 @@ def decode(
         aims = {} if targets is None else {"lam": LAM}
         candidates = {name: read_knowledge(path) for name, path in built_in_knowledge().items()} if finds else {}
         guess = Automatic(candidates, None if finds else known.load(smoothing="kneser-ney"), {**aims, **asked})
-        decision = guess.decide(data, data.log_probs, domain)
+        decision = guess.decide(data.alphabet, data.log_probs, domain)
         echo(f"read with {decision}", err=True)
         knowledge, weights = decision.knowledge, decision.weights
     else:

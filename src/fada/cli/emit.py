@@ -4,13 +4,14 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.options import SHARD, ReadingOptions, with_reading
+from fada.cli.options import SHARD, ClusterOptions, ReadingOptions, with_cluster, with_reading
 from fada.cli.output import echo
-from fada.cli.transcribe import BATCH, DEVICE, THREADS, open_model, show_problems
+from fada.cli.transcribe import BATCH, DEVICE, RESTART, THREADS, open_model, show_problems
 
 
 def emit(
     reading: ReadingOptions,
+    where: ClusterOptions,
     model: str = typer.Argument(..., help="Run folder, model folder or hub name of a CTC model."),
     inputs: list[str] = typer.Argument(
         ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
@@ -19,26 +20,29 @@ def emit(
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     device: str = DEVICE,
+    restart: bool = RESTART,
     shard: str | None = SHARD,
 ) -> None:
-    """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`."""
+    """Store the log-probabilities of a CTC model, for `fada decode` and `fada tune`.
+
+    An interrupted job goes on where it stopped when the same command is given again.
+    """
     from fada.common.files import check_file
     from fada.jobs.emit import emit as run
-    from fada.jobs.shards import Shard, Share
+    from fada.jobs.shards import Shard
+    from fada.jobs.transcribe import Execution, Job
 
-    share = Share(Shard.parse(shard)) if shard else None
-    out = share.shard.part(out) if share else out
-    check_file(out)
-    recognizer, lines = open_model(model, inputs, threads, device, **reading.given())
-    lines = share.of(lines) if share else lines
-    emissions, failed, notes = run(recognizer, lines, batch_size=batch_size, may_be_empty=share is not None)
-    emissions.save(out)
-    if share:
-        share.note(out, {"model": model, "reading": reading.given()}, [*{*share.positions} - {*emissions.ids}])
-    show_problems(failed, notes)
-    echo(f"{len(emissions.ids)} lines emitted, {len(failed)} failed: {out}")
+    part = Shard.parse(shard) if shard else None
+    check_file(part.part(out) if part else out)
+    cluster, source = where.cluster(device), reading.given()
+    device = device if cluster is None else "cpu"
+    recognizer, lines = open_model(model, inputs, threads, device, **source, pages=part and part.owns)
+    job = Job(model_name=model, reading=source)
+    summary = run(recognizer, lines, out, job, Execution(batch_size, restart, part, cluster))
+    show_problems(summary.failed, summary.notes)
+    echo(f"{summary.transcribed} lines emitted, {len(summary.failed)} failed: {summary.files[0]}")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("emit")(with_reading()(emit))
+    app.command("emit")(with_reading()(with_cluster()(emit)))

@@ -88,15 +88,18 @@ def evaluate(
 
     def load(source: Path, *hypotheses: Path) -> "Systems":
         if _is_emissions(source):
-            from fada.tuning.decode import decode_tuned, open_search
+            from fada.tuning.decode import decode_tuned, open_search, usual_weights
             from fada.tuning.tuned import Tuned
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
-            by_default = known.says_text and weights is None
-            knowledge = known.load(order=order, share=share, smoothing="kneser-ney" if by_default else None)
+            told = known.of_domain(reading.domain)
+            by_default = weights is None
+            smoothing = "kneser-ney" if by_default and told.says_text else None
+            knowledge = told.load(order=order, share=share, smoothing=smoothing)
             search = open_search(source, knowledge, lines, domain=reading.domain)
-            return decode_tuned(search, weights, str(source), by_default=by_default).only(system)
+            usual = usual_weights(search, guided=known.targets is not None) if by_default else None
+            return decode_tuned(search, weights, str(source), usual).only(system)
         return read_systems(
             source,
             *hypotheses,
@@ -168,11 +171,6 @@ def _check_emissions(
         raise FadaError(
             f"{', '.join(given)}: for stored emissions (.npz), and {others[0]} holds finished texts. Give the "
             "emissions instead, or leave it out."
-        )
-    if given and not any(for_emissions[name] for name in ("--tuned", "--text", "--knowledge")):
-        raise FadaError(
-            f"{', '.join(given)}: no effect without --tuned, the weights that `fada tune` found, or a text (--text, "
-            "--knowledge). Add one."
         )
     if emissions and len(sources) > 1 and not seeds:
         other = next(source for source in sources if source is not emissions[0])

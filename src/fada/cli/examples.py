@@ -23,7 +23,7 @@ EXAMPLES = {
     "report": "fada report runs/a --out report.html",
     "reproduce": "fada reproduce recipes/main-hpgt-crnn.yaml --quick",
     "results": "fada results --out docs/results.md",
-    "segment": "fada segment photographs/ --out my_pages/",
+    "segment": "fada segment scans/ --out found/ --draw",
     "serve": "fada serve my_desk/",
     "study": "fada study my_pages/ --domain-from folder --out my_study/",
     "synth": "fada synth synthetic/ --count 200 --domain-count 2",

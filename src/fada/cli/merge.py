@@ -23,7 +23,7 @@ def merge(
     found = [path for path in found if not path.endswith((".shard.json", ".provenance.json"))]
     merged = run([Path(path) for path in found], out)
     failed = f", {merged.left_out} could not be read" if merged.left_out else ""
-    echo(f"{merged.parts} parts, {merged.lines} lines{failed}: {out}")
+    echo(f"{merged.parts} parts, {merged.lines} {merged.unit}{failed}: {out}")
 
 
 def register(app: typer.Typer) -> None:

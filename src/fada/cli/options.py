@@ -2,16 +2,21 @@
 
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from fada.errors import FadaError
+
 if TYPE_CHECKING:
+    from fada.common.workers import Workers
     from fada.decoding.knowledge import Knowledge
+    from fada.jobs.cluster import Cluster
 
 PANEL = "Reading"
 KNOWLEDGE = "Knowledge"
@@ -22,6 +27,9 @@ SHARD = typer.Option(
     help="3/64: only the third of 64 parts of the lines, written to out.003-of-064.tsv for --out out.tsv; "
     "`fada merge` joins the parts.",
 )
+
+
+CLUSTER = "On a cluster"
 
 
 def _option(name: str, help: str, panel: str = PANEL, **more: Any) -> Any:
@@ -115,6 +123,14 @@ class KnowledgeOptions:
         """Whether there is something for a language model."""
         return bool(self.text or self.stored)
 
+    def of_domain(self, domain: str | None) -> "KnowledgeOptions":
+        """The same, where nothing else is told with the knowledge of a domain that comes with fada."""
+        from fada.decoding.knowledge import built_in_of
+
+        if self.text or self.targets or self.knowledge or domain is None:
+            return self
+        return replace(self, knowledge=built_in_of(domain))
+
     def load(self, targets: str | Path | None = None, **how: Any) -> "Knowledge":
         """Everything that was given.
 
@@ -126,14 +142,81 @@ class KnowledgeOptions:
 
         return load_knowledge(self.targets or targets, self.text or (), self.stored, **how)
 
-    def for_model(self, folder: str | os.PathLike[str]) -> "Knowledge | None":
-        """The text that was given, for default weights and a recogniser trained as its folder tells; None without."""
-        from fada.decoding.knowledge import training_text_of
+    def for_model(self, folder: str | os.PathLike[str], domain: str | None = None) -> "Knowledge | None":
+        """The text that was given, for default weights and a recogniser trained as its folder tells; without any, what
+        the model knows of the `domain`; None without that.
+        """
+        from fada.decoding.evidence import Automatic
+        from fada.decoding.knowledge import knowledge_of_model
 
         if not self.says_text:
-            return None
+            if self.knowledge == "none" or domain is None:
+                return None
+            return Automatic(knowledge_of_model(folder)).told(domain)
         known = self.load(smoothing="kneser-ney")
-        return known if self.targets is not None else known.with_prior(training_text_of(folder))
+        trained = known.for_model(folder)
+        return trained if self.targets is None else replace(trained, prior=known.prior)
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where the work is done, as told on the command line."""
+
+    ray: Annotated[bool, _option("ray", "Work on a Ray cluster on this machine.", CLUSTER)] = False
+    ray_address: Annotated[
+        str | None, _option("ray-address", "Work on this Ray cluster: host:6379, or auto.", CLUSTER)
+    ] = None
+    ray_token: Annotated[
+        Path | None, _option("ray-token", "File with the token that the cluster asks for.", CLUSTER)
+    ] = None
+    jobs: Annotated[
+        int | None,
+        _option("jobs", "Models or pieces of work side by side on the cluster. [one a CPU]", CLUSTER, min=1),
+    ] = None
+
+    def cluster(self, device: str = "cpu", jobs: int | None = None) -> "Cluster | None":
+        """The cluster that was asked for; None if none was.
+
+        Args:
+            jobs: work side by side, of a command with an option of its own for that.
+        """
+        from fada.jobs.cluster import Cluster
+
+        if self.ray or self.ray_address:
+            return Cluster(self.ray_address, jobs or self.jobs, device, self.ray_token)
+        if self.jobs or self.ray_token:
+            raise FadaError(
+                "--jobs and --ray-token are for --ray and --ray-address: give one of these, or leave them out."
+            )
+        return None
+
+    @contextmanager
+    def workers(self, out: Path, jobs: int | None = None) -> "Iterator[Workers | int]":
+        """Who does independent pieces of work: the cluster that was asked for, else `jobs` processes here, else two.
+
+        Args:
+            out: what is written; the token of a cluster that is started here lives beside it while it runs.
+        """
+        cluster = self.cluster(jobs=jobs)
+        if cluster is None:
+            yield jobs or 2
+        else:
+            with cluster.running(out) as running:
+                yield running
+
+
+JOBS = typer.Option(None, "--jobs", min=1, help="Trainings at a time. [2, on a cluster one a CPU]")
+NO_JOBS = ("ray", "ray_address", "ray_token")
+"""The options of a cluster for commands that have `--jobs` anyway."""
+
+
+def with_cluster(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of :class:`ClusterOptions`, which it gets as its argument `where`.
+
+    Args:
+        only: some of the options; all by default.
+    """
+    return _with(ClusterOptions, "where", only)
 
 
 def with_reading(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,27 +5,29 @@ from typing import Literal
 
 import typer
 
+from fada.cli.options import JOBS, NO_JOBS, ClusterOptions, with_cluster
 from fada.cli.output import echo
 from fada.errors import FadaError, Interrupted
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("reproduce")(reproduce)
+    app.command("reproduce")(with_cluster(*NO_JOBS)(reproduce))
 
 
 def reproduce(
+    where: ClusterOptions,
     name: str = typer.Argument(
         ...,
         help="`unseen` (the ladder on manuscripts that nothing has seen), a recipe (a YAML file of recipes/), or a "
         "table of the paper: main, ablation, domains, beams, lambda, examples, diagnostics, overhead, figures (one run "
-        "of a recipe gives all of them).",
+        "of a recipe gives all of them), or `more`: what a reader may object to them, answered by runs.",
     ),
     data: str | None = typer.Option(
         None,
         "--data",
-        help="Folder with one sub-folder a data set (hpgt, catmus_fr, accents; models/ may hold models), or the lines "
-        "of a recipe.",
+        help="Folder with one sub-folder a data set (hpgt, catmus_fr, accents; models/ in it or beside it may hold "
+        "models), or the lines of a recipe.",
     ),
     runs: Path = typer.Option(Path("runs"), "--runs", help="Folder for the run folders."),
     results: Path = typer.Option(Path("results"), "--results", help="Folder for the results."),
@@ -36,7 +38,7 @@ def reproduce(
     arm: list[str] | None = typer.Option(None, "--arm", help="Only this arm; may be repeated."),
     quick: bool = typer.Option(False, "--quick", help="Small settings that end in minutes: the path, not a result."),
     paper: bool = typer.Option(False, "--paper", help="The paper's models and hub data, where the recipe has them."),
-    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
+    jobs: int | None = JOBS,
 ) -> None:
     """Run a row of the paper's tables: train every arm with every seed, evaluate, write results and table.
 
@@ -52,24 +54,29 @@ def reproduce(
         fada reproduce recipes/main-synthetic-crnn.yaml
     """
     from fada.experiments.paper import lines_of, reproduce_all, summary
-    from fada.experiments.recipe import TABLES, recipes_of
+    from fada.experiments.recipe import MORE, TABLES, recipes_of
     from fada.experiments.reproduce import Scope
     from fada.experiments.reproduce import reproduce as run
 
     if quick and paper:
         raise FadaError("--quick and --paper ask for different sizes: give one of them.")
     size: Literal["usual", "quick", "paper"] = "quick" if quick else "paper" if paper else "usual"
-    scope = Scope(runs, results, seed or (), arm or (), size, jobs, Path(data) / "models" if data else None)
+    models = [folder / "models" for folder in (Path(data), Path(data).resolve().parent)] if data else []
     try:
         if name == "unseen":
+            if where.cluster(jobs=jobs) is not None:
+                raise FadaError("unseen: its manuscripts are read one after the other, here. Leave --ray out.")
             echo((run_arena(data, results, runs, seed, manuscript) / "table.md").read_text(encoding="utf-8"))
             return
-        if name in TABLES:
-            outcomes = reproduce_all(name, data, scope)
-            echo(summary(outcomes))
-            raise typer.Exit(2 if any(outcome.missing for outcome in outcomes) else 0)
-        [recipe] = recipes_of(name)
-        folder = run(recipe, lines_of(recipe, data, scope), scope)
+        with where.workers(runs, jobs) as workers:
+            here = next(filter(Path.is_dir, models), None)
+            scope = Scope(runs, results, seed or (), arm or (), size, workers, here)
+            if name in (*TABLES, MORE):
+                outcomes = reproduce_all(name, data, scope)
+                echo(summary(outcomes))
+                raise typer.Exit(2 if any(outcome.missing for outcome in outcomes) else 0)
+            [recipe] = recipes_of(name)
+            folder = run(recipe, lines_of(recipe, data, scope), scope)
     except Interrupted as stop:
         raise Interrupted("stopped; what is done is kept. The same command goes on from here.", stop.code) from None
     echo((folder / "table.md").read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.options import SHARD
 from fada.cli.output import echo
 
 
@@ -18,7 +19,7 @@ class PageFormat(StrEnum):
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
     app.command(
-        epilog="Example: `fada segment scans/ --out pages/ --draw`, then `fada transcribe pages/ --out transcribed/`"
+        epilog="Example: `fada segment scans/ --out found/ --draw`, then `fada transcribe found/ --out transcribed/`"
     )(segment)
 
 
@@ -31,11 +32,18 @@ def segment(
     segmenter: str = typer.Option(
         "detector", help="Who finds the lines: detector, kraken (if it is on the PATH), a JSON file of outlines."
     ),
-    rotate: int = typer.Option(0, help="Turn pages clockwise first: 90, 180 or 270 degrees."),
+    rotate: int | None = typer.Option(
+        None,
+        help="Turn pages clockwise first: 90, 180 or 270 degrees; 0: take them as they are. "
+        "[pages that lie on their side or stand on their head are turned]",
+    ),
+    shard: str | None = SHARD,
 ) -> None:
     """Find the lines of photographed or scanned pages: outlines, baselines, columns in reading order, margins."""
     from fada.jobs.segment import segment_pages
+    from fada.jobs.shards import Shard
 
+    part = Shard.parse(shard) if shard else None
     done = segment_pages(
         pages,
         out,
@@ -44,12 +52,14 @@ def segment(
         right_to_left=right_to_left,
         segmenter=segmenter,
         rotate=rotate,
+        shard=part,
     )
     for note in done.notes:
         echo(note, err=True)
     for reason in done.failed:
         echo(f"failed: {reason}", err=True)
     zones = ", ".join(f"{count} {zone}" for zone, count in sorted(done.zones.items()))
+    out = part.part(out) if part else out
     echo(f"{sum(done.zones.values())} lines ({zones or 'none'}) in {out}; {len(done.failed)} pages failed")
     if done.failed:
         raise typer.Exit(1)

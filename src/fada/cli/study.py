@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import JOBS, NO_JOBS, ClusterOptions, ReadingOptions, with_cluster, with_reading
 from fada.cli.output import echo, print_rows
 
 if TYPE_CHECKING:
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("study")(with_reading()(study))
+    app.command("study")(with_reading()(with_cluster(*NO_JOBS)(study)))
     app.command("demo")(demo)
 
 
 def study(
     reading: ReadingOptions,
+    where: ClusterOptions,
     data: list[str] = typer.Argument(..., help="Lines with text: ALTO or PAGE folders, parquet, manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for models, weights, predictions and report."),
     model: str = typer.Option("crnn:small", "--model", help="As in `fada train`."),
@@ -29,7 +30,7 @@ def study(
     distance: str = typer.Option("sorted_w2", "--distance", help="sorted_w2 (the paper) or aligned_w2."),
     scale: float = typer.Option(1.0, "--scale", min=0, help="Factor of the distance in training; 1 is the paper."),
     seed: int = typer.Option(0, "--seed", help="Of both trainings."),
-    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time."),
+    jobs: int | None = JOBS,
 ) -> None:
     """Train with and without alignment, tune, decode, test and report: everything on your own lines.
 
@@ -43,7 +44,9 @@ def study(
     if sources == [out / "lines"]:
         columns = {}
     settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **columns}
-    _print(run_study(sources, out, settings, {"lam": lam, "distance": distance, "scale": scale}, jobs=jobs))
+    with where.workers(out / "study", jobs) as workers:
+        done = run_study(sources, out, settings, {"lam": lam, "distance": distance, "scale": scale}, workers=workers)
+    _print(done)
 
 
 def demo(

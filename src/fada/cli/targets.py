@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fada.cli.options import SHARD, TEXTS, ReadingOptions, with_reading
+from fada.cli.options import SHARD, TEXTS, ClusterOptions, ReadingOptions, with_cluster, with_reading
 from fada.cli.output import AS_CSV, AS_JSON, Format, chosen_format, echo, print_json, print_rows
 from fada.errors import FadaError
 
@@ -23,8 +23,10 @@ def register(app: typer.Typer) -> None:
 
 @targets_app.command()
 @with_reading(*TEXTS)
+@with_cluster()
 def build(
     reading: ReadingOptions,
+    where: ClusterOptions,
     sources: list[str] = typer.Argument(
         help="Text files, folders of them, tables (CSV, TSV, JSONL, parquet), ALTO or PAGE, glob patterns, or - for "
         "standard input."
@@ -49,8 +51,8 @@ def build(
     """
     from fada.common.files import check_file
     from fada.common.say import progress_bar
-    from fada.jobs.shards import Shard, count_share
-    from fada.targets.counts import Corpus
+    from fada.jobs.count import Counting, count_on, count_part
+    from fada.jobs.shards import Shard
     from fada.targets.target_set import TargetSet
     from fada.text.normalizer import TextNormalizer
 
@@ -65,25 +67,33 @@ def build(
         del options["split"]
     settings = {"form": form, "case": case, "marks": marks, "spaces": spaces, "letters_only": letters_only}
     normalizer = TextNormalizer.from_dict(settings)
-    with progress_bar() as progress:
-        task = progress.add_task("counting, MB", total=None)
-        corpus = Corpus(
-            sources,
-            on_bytes=lambda size: progress.advance(task, size / 1e6),
-            everything=everything,
-            **options,
-        )
-        if "-" not in sources:
-            progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6)
-        if part:
-            note = count_share(part, corpus, out, {"normalizer": settings, **options, "everything": everything})
-            echo(f"{note.count} of {note.total} texts counted: {out}")
-            return
-        targets = TargetSet.from_pairs(corpus, normalizer)
-    for left_out in corpus.notes[:10]:
+    counting = Counting(sources, normalizer, everything, options)
+    cluster = where.cluster()
+    if cluster is not None and part is not None:
+        raise FadaError("--shard and --ray: a cluster divides the texts itself. Give one of them.")
+    if cluster is not None:
+        with cluster.running(out) as running:
+            targets, notes = count_on(running, running.count, counting)
+    else:
+        with progress_bar() as progress:
+            task = progress.add_task("counting, MB", total=None)
+
+            def on_bytes(size: int) -> None:
+                progress.advance(task, size / 1e6)
+
+            corpus = counting.corpus(on_bytes)
+            if "-" not in sources:
+                progress.update(task, total=sum(file.size for file in corpus.files()) / 1e6 / (part.of if part else 1))
+            if part:
+                counted = count_part(counting, part, on_bytes)
+                counted.save(part, counting, out)
+                echo(f"{counted.count} of {counted.total} {counted.unit} counted: {out}")
+                return
+            targets, notes = TargetSet.from_pairs(corpus, normalizer), corpus.notes
+    for left_out in notes[:10]:
         echo(f"left out: {left_out}", err=True)
-    if len(corpus.notes) > 10:
-        echo(f"left out: … and {len(corpus.notes) - 10} more", err=True)
+    if len(notes) > 10:
+        echo(f"left out: … and {len(notes) - 10} more", err=True)
     targets.save(out)
     _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
 
@@ -228,9 +238,10 @@ def merge(
 
 def _keep_edited(path: Path) -> None:
     """Refuse to replace a target file that somebody has edited, by command or by hand."""
+    from fada.common.files import is_stream
     from fada.targets.file import read
 
-    if not path.is_file():
+    if is_stream(path) or not path.is_file():
         return
     try:
         records = read(path)

@@ -20,7 +20,9 @@ def train(
     test: list[str] = typer.Option([], help="Lines to report on, if --data has no such split."),
     out: Path | None = typer.Option(None, "--out", "-o", help="The run folder to write."),
     model: str | None = typer.Option(
-        None, show_default="crnn:base", help="crnn:tiny|small|base, trocr-tiny, a folder, or a hub name."
+        None,
+        show_default="crnn:base",
+        help="crnn:tiny|plain|small|base, trocr-tiny, trocr-subword, a folder, or a hub name.",
     ),
     targets: Path | None = typer.Option(None, help="Target file; counted on the training text if not given."),
     lam: float | None = typer.Option(

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.options import NO_DOMAIN, SHARD, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
+from fada.cli.options import (
+    NO_DOMAIN,
+    SHARD,
+    ClusterOptions,
+    KnowledgeOptions,
+    ReadingOptions,
+    with_cluster,
+    with_knowledge,
+    with_reading,
+)
 from fada.cli.output import echo
 from fada.cli.words import HOT_WORD, LM, LM_DEFAULT, LM_WEIGHT, WORDS, WORDS_SHARE, words_of
 from fada.errors import FadaError
@@ -16,28 +25,30 @@ if TYPE_CHECKING:
     from fada.decoding.evidence import Automatic
     from fada.decoding.knowledge import Knowledge
     from fada.decoding.weights import Weights
+    from fada.models.recognizer import Recognizer
 
-CLUSTER = "On a cluster"
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 DEVICE = typer.Option(
     "cpu", "--device", help="cpu; cuda, mps or cuda:1 for models that torch runs; auto: a GPU if there is one."
 )
+RESTART = typer.Option(False, "--restart", help="Forget an unfinished job with the same output.")
 THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("transcribe")(with_reading()(with_knowledge(*NO_DOMAIN)(transcribe)))
+    app.command("transcribe")(with_reading()(with_knowledge(*NO_DOMAIN)(with_cluster()(transcribe))))
 
 
 def transcribe(
     reading: ReadingOptions,
     known: KnowledgeOptions,
+    where: ClusterOptions,
     model_and_inputs: list[str] = typer.Argument(
         ...,
         metavar="[MODEL] INPUTS...",
-        help="Run folder, model folder or hub name, then images, folders, manifests, parquet, ALTO or PAGE files, or "
-        "audio. Without a model the built-in one for the Latin script of the Middle Ages is used.",
+        help="Run folder, model folder or hub name, then images of lines or pages, PDFs, folders, manifests, parquet, "
+        "ALTO or PAGE files, audio. Without a model the built-in one for the Latin script of the Middle Ages is used.",
     ),
     out: Path | None = typer.Option(
         None, "--out", "-o", help="File, or new or empty folder, to write; the text is printed without."
@@ -68,18 +79,8 @@ def transcribe(
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     device: str = DEVICE,
-    restart: bool = typer.Option(False, "--restart", help="Forget an unfinished job with the same output."),
+    restart: bool = RESTART,
     shard: str | None = SHARD,
-    ray: bool = typer.Option(False, "--ray", help="Read on a Ray cluster on this machine.", rich_help_panel=CLUSTER),
-    ray_address: str | None = typer.Option(
-        None, "--ray-address", help="Read on this Ray cluster: host:6379, or auto.", rich_help_panel=CLUSTER
-    ),
-    ray_token: Path | None = typer.Option(
-        None, "--ray-token", help="File with the token that the cluster asks for.", rich_help_panel=CLUSTER
-    ),
-    jobs: int | None = typer.Option(
-        None, "--jobs", min=1, help="Models side by side on the cluster. [one a CPU]", rich_help_panel=CLUSTER
-    ),
 ) -> None:
     """Transcribe images or sound, with what is known of their language or domain.
 
@@ -88,12 +89,14 @@ def transcribe(
     An interrupted job goes on where it stopped when the same command is given again. Lines that cannot be read are
     reported and left out.
     """
+    import shutil
     import tempfile
     from contextlib import nullcontext
 
+    from fada.common.files import is_stream, write_bytes
     from fada.data.write import refuse_source
-    from fada.jobs.cluster import Cluster
     from fada.jobs.shards import Shard
+    from fada.jobs.transcribe import Execution, Job
     from fada.jobs.transcribe import transcribe as run
     from fada.models.folders import DEFAULT_MODEL, resolve
 
@@ -105,11 +108,13 @@ def transcribe(
         refuse_source(inputs, out)
     elif part is not None:
         raise FadaError(f"--shard {shard} without --out: name the file or folder that the parts are to be joined to.")
-    cluster = Cluster(ray_address, jobs, token=ray_token) if ray or ray_address else None
-    if cluster is None and (jobs or ray_token):
-        raise FadaError("--jobs and --ray-token are for --ray and --ray-address: give one of these, or leave them out.")
+    cluster = where.cluster(device)
     source = reading.given()
-    recognizer, lines = open_model(model, inputs, threads, device, **source)
+    streamed = out is None or is_stream(out)
+    kept = None if out is None or streamed else _beside(part.part(out) if part else out)
+    recognizer, lines = open_model(
+        model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
+    )
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
     domains = any(value is not None for name, value in source.items() if name.startswith("domain"))
@@ -117,10 +122,10 @@ def transcribe(
         _tell_untargeted(known.targets, {line.domain for line in lines.without_media()})
     if lm is not None and known.says_text:
         raise FadaError("--lm and --text or --knowledge: each is a language model, and one is used. Leave one out.")
-    weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned, domains)
+    weights, knowledge, automatic = _decoder(resolve(model), recognizer, asked, known, tuned, domains)
     if lm is not None and automatic is not None:
         known = replace(known, knowledge="none")
-        weights, knowledge, automatic = _decoder(resolve(model), recognizer.kind, asked, known, tuned, domains)
+        weights, knowledge, automatic = _decoder(resolve(model), recognizer, asked, known, tuned, domains)
     if lm is not None or lm_weight is not None:
         weights, knowledge = _with_language(weights, knowledge, lm, lm_weight, automatic, recognizer)
     if own_words := words_of(words, hot_word, words_share, recognizer.characters):
@@ -129,50 +134,51 @@ def transcribe(
             weights, knowledge = decoder.weights, decoder.knowledge
         else:
             automatic.words = own_words
-    with nullcontext() if out else tempfile.TemporaryDirectory() as folder:
-        target = out or Path(str(folder)) / "text.txt"
-        summary = run(
-            recognizer,
-            lines,
-            target,
-            format=format,
-            weights=weights,
-            knowledge=knowledge,
-            automatic=automatic,
-            model_name=model,
-            targets_name=str(known.targets) if known.targets else None,
-            reading={name: value for name, value in source.items() if not name.startswith("domain")},
-            batch_size=batch_size,
-            restart=restart,
-            shard=part,
-            cluster=cluster,
-        )
+    with tempfile.TemporaryDirectory() if streamed else nullcontext() as folder:
+        target = Path(folder) / "text.txt" if folder else Path(str(out))
+        how = {name: value for name, value in source.items() if not name.startswith("domain")}
+        aims = str(known.targets) if known.targets else None
+        job = Job(weights, knowledge, automatic, model, aims, how)
+        summary = run(recognizer, lines, target, job, Execution(batch_size, restart, part, cluster), format=format)
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)
+        elif out is not None and streamed and target.is_file():
+            write_bytes(out, target.read_bytes())
+    if kept is not None:
+        shutil.rmtree(kept, ignore_errors=True)
     show_problems(summary.failed, summary.notes)
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
     more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
-    where = f"{summary.files[0]}{more}" if summary.files else str(out)
-    told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed"
-    echo(told if out is None else f"{told}: {where}", err=out is None)
+    written = f"{summary.files[0]}{more}" if summary.files and not streamed else str(out)
+    lost = f", {lines.lost} lost in damaged tables" if lines.lost else ""
+    told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed{lost}"
+    echo(told if out is None else f"{told}: {written}", err=streamed)
     if not summary.transcribed and part is None:
         raise typer.Exit(2)
     if lines.lost:
         raise typer.Exit(1)
 
 
+def _beside(out: Path) -> Path:
+    """Where a job keeps the pages of PDFs and what was found on photographs, until it is finished."""
+    whole = Path(os.path.abspath(out))
+    return whole.with_name(f".{whole.name}.pages")
+
+
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
     """The first argument is a model if it is a model folder, a name of the package, or may be one of the hub."""
     from fada.common.tables import TEXT_SUFFIXES as MANIFEST_SUFFIXES
-    from fada.data.places import AUDIO_SUFFIXES, IMAGE_SUFFIXES
+    from fada.data.places import AUDIO_SUFFIXES, IMAGE_SUFFIXES, PDF
     from fada.data.read import is_named_set
     from fada.models.folders import PRETRAINED, is_model_folder, resolve
 
     name, first, inputs = given[0], Path(given[0]), given[1:]
     is_model = is_model_folder(first) or resolve(name) != name
+    if not is_model and first.is_dir() and any(first.glob("*.safetensors")):
+        raise FadaError(f"{name}: weights of a model without its config.json. Get its files anew.")
     if not is_model and (first.exists() or is_named_set(name)):
         return default, given
-    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {".xml", ".parquet", ".arrow"}
+    files = IMAGE_SUFFIXES | AUDIO_SUFFIXES | MANIFEST_SUFFIXES | {PDF, ".xml", ".parquet", ".arrow"}
     of_hub = name.count("/") == 1 and first.suffix.lower() not in files and inputs
     if not is_model and not of_hub:
         known = ", ".join(sorted(folder.name for folder in PRETRAINED.iterdir()))
@@ -187,7 +193,7 @@ def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
 
 def _decoder(
     model: str | os.PathLike[str],
-    kind: str,
+    recognizer: "Recognizer",
     asked: dict[str, Any],
     known: KnowledgeOptions,
     tuned: Path | None,
@@ -227,7 +233,7 @@ def _decoder(
     elif (
         stored is None
         and tuned is None
-        and kind == "ctc"
+        and "lm" in recognizer.terms
         and not plain
         and (targets or not {"lam", "scale"} & {*asked})
     ):
@@ -290,14 +296,26 @@ def _with_language(
 
 
 def open_model(
-    model: str, inputs: list[str], threads: int | None, device: str = "cpu", **source: Any
+    model: str, inputs: list[str], threads: int | None, device: str = "cpu", kept: Path | None = None, **source: Any
 ) -> tuple[Any, Any]:
-    """The recogniser and the lines, those without transcription as well."""
+    """The recogniser and the lines, those without transcription as well.
+
+    Args:
+        kept: folder for the pages of PDFs and for the lines that are found on photographs; a temporary one if None.
+    """
+    from functools import partial
+
+    from fada.data.segment.store import PageStore
     from fada.data.source import read_lines
+    from fada.models.ctc import CTCRecognizer
+    from fada.models.look import look_at
     from fada.models.registry import load_on_device
 
-    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, **source)
+    store = PageStore(kept)
+    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, store=store, **source)
     recognizer = load_on_device(model, device)
+    if isinstance(recognizer, CTCRecognizer) and recognizer.modality == "image":
+        store.look_at = partial(look_at, recognizer)
     if threads:
         recognizer.use_threads(threads)
     return recognizer, lines

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.options import KnowledgeOptions, with_knowledge
+from fada.cli.options import ClusterOptions, KnowledgeOptions, with_cluster, with_knowledge
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
 from fada.errors import FadaError
 
 
 @with_knowledge()
+@with_cluster()
 def tune(
     known: KnowledgeOptions,
+    where: ClusterOptions,
     source: Path = typer.Argument(
         help="A run folder (any model), validation emissions (.npz), or n-best lists (parquet, JSONL)."
     ),
@@ -55,6 +57,8 @@ def tune(
     The result is a small JSON file for `--tuned`. If nothing is better than plain beam search beyond noise, λ = 1 is
     what it recommends, and it says so. In a run folder the test lines are decoded with it too, for `fada report`.
     """
+    from contextlib import nullcontext
+
     from fada.common.files import write_json
     from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
@@ -67,7 +71,7 @@ def tune(
 
     run = Run(source) if source.is_dir() else None
     own = run.folder / "targets.json" if run is not None and run.has("targets.json") else None
-    knowledge = known.load(own, order=lm_order, share=lm_share, domain_column=domain_column)
+    knowledge = known.of_domain(known.domain).load(own, order=lm_order, share=lm_share, domain_column=domain_column)
     if knowledge.targets is None and knowledge.global_lm is None:
         raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or some text (--text).")
     tested = None if test is None else open_search(test, knowledge, lines, threads, known.domain)
@@ -96,8 +100,10 @@ def tune(
         store=store,
         seed=seed,
     )
-    tuned = choose_weights(validation, settings, test=tested, clusters=clusters_from_ids(validation.ids, page))
     path = out or (source.parent if run is None else run.folder) / "tuned.json"
+    cluster, pages = where.cluster(), clusters_from_ids(validation.ids, page)
+    with nullcontext() if cluster is None else cluster.running(path) as workers:
+        tuned = choose_weights(validation, settings, test=tested, clusters=pages, workers=workers)
     tuned.save(path)
     if curve is not None:
         draw_curve(tuned, curve)

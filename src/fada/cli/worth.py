@@ -1,10 +1,11 @@
 """`fada worth`: before any work, what it would bring."""
 
+from dataclasses import replace
+
 import typer
 
 from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import AS_JSON, echo, print_json, print_rows
-from fada.errors import FadaError
 
 SHOWN = 10
 
@@ -30,20 +31,22 @@ def worth(
     """
     from fada.cli.transcribe import open_model, show_problems
     from fada.decoding.evidence import infer
-    from fada.decoding.knowledge import knowledge_of_model
+    from fada.decoding.knowledge import Knowledge, knowledge_of_model
     from fada.experiments.worth import worth as run
-    from fada.models.ctc import CTCRecognizer
     from fada.models.folders import resolve
+    from fada.targets.target_set import TargetSet
 
     recognizer, lines = open_model(model, inputs, threads, **reading.given())
-    if not isinstance(recognizer, CTCRecognizer):
-        raise FadaError(f"{model}: a model that writes token by token; what lines are worth is told of CTC models.")
     emissions = recognizer.emit(lines)
     show_problems([str(one) for one in lines.skipped], lines.notes)
-    given, domain = known.for_model(resolve(model)), ", ".join([*(known.text or []), *filter(None, [known.stored])])
+    given = known.for_model(resolve(model), reading.domain)
+    domain = "" if given is None else given.name
     if given is None and known.knowledge != "none":
-        posterior = infer(emissions, emissions.log_probs, knowledge_of_model(resolve(model)))
+        posterior = infer(emissions.alphabet, emissions.log_probs, knowledge_of_model(resolve(model)))
         given, domain = posterior.knowledge, str(posterior)
+    if known.targets is not None:
+        given = replace(given or Knowledge().for_model(resolve(model)), targets=TargetSet.load(known.targets))
+        domain = domain or str(known.targets)
     told = run(emissions, given)
     if as_json:
         print_json({**told.to_dict(), "domain": domain})

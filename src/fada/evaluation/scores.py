@@ -241,8 +241,9 @@ class Comparison:
 # ----------------------------------------------------------------------------------------------------------- groups
 
 
-def length_buckets(references: Iterable[str], edges: Sequence[int] = (10, 20, 40, 80)) -> list[str]:
+def length_buckets(references: Iterable[str]) -> list[str]:
     """A group label by reference length, such as ``21-40``, for the `groups` of :func:`evaluate`."""
+    edges = (10, 20, 40, 80)
     labels = [f"{low + 1}-{high}" for low, high in zip((-1, *edges), edges, strict=False)] + [f"over {edges[-1]}"]
     lengths = np.fromiter((len(text.strip()) for text in references), dtype=np.int64)
     return [labels[position] for position in np.searchsorted(edges, lengths)]

@@ -361,7 +361,9 @@ def _paired(
 
 
 def _unlike(expected: Sequence[_Text], found: Sequence[_Text]) -> float:
-    """The mean share of characters in which lines in the same place differ."""
+    """The mean share of characters in which lines in the same place differ; 1 if there are none."""
+    if not expected:
+        return 1.0
     pairs = zip(expected, found, strict=True)
     return float(np.mean([Levenshtein.normalized_distance(a.text or "", b.text or "") for a, b in pairs]))
 

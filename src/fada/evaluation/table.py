@@ -187,13 +187,11 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, 
     return "".join(lines)
 
 
-def write_tables(
-    tables: Sequence[Table], folder: str | os.PathLike[str], formats: Sequence[str] = FORMATS
-) -> list[Path]:
+def write_tables(tables: Sequence[Table], folder: str | os.PathLike[str]) -> list[Path]:
     """Write every table in every format into `folder`; the files written."""
     paths = []
     for table in tables:
-        for ending in formats:
+        for ending in FORMATS:
             path = Path(folder) / f"{table.name}.{ending}"
             write_text(path, table.to_format(ending))
             paths.append(path)

@@ -62,7 +62,6 @@ def line_chart(
     x_label: str,
     y_label: str,
     *,
-    height: int = 250,
     marks: Sequence[tuple[float, str]] = (),
     log_y: bool = False,
 ) -> Markup:
@@ -70,6 +69,7 @@ def line_chart(
     points = [point for curve in curves for point in curve.points]
     if not points:
         return Markup()
+    height = 250
     bands = [edge for curve in curves for pair in curve.band or () for edge in pair if math.isfinite(edge)]
     log_y = log_y and min(y for _, y in points) > 0
 

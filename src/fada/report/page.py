@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -109,6 +110,8 @@ def write_report(
     path = Path(out)
     listed = LineList(sets, options)
     context = _context(results, sets, listed, look, options)
+    font = _font() if _SIGNS.search(script_json(listed.payload())) else ""
+    context["font"] = font if len(font) < look.max_bytes / 4 else ""
     shell = len(_render(context, "").encode("utf-8"))
     exports = {table.name: {ending: table.to_format(ending) for ending in FORMATS} for table in context["tables"]}
     budget = look.max_bytes - shell - len(script_json(exports).encode("utf-8"))
@@ -273,17 +276,28 @@ def _render(context: dict[str, Any], data: str) -> str:
     parts = {
         name: resources.files(__package__).joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS
     }
+    style = context["font"] + parts["css"]
     return environment.from_string(parts["html"]).render(
         **context,
-        style=Markup(parts["css"]),
+        style=Markup(style),
         script=Markup(parts["js"]),
-        style_hash=_hash(parts["css"]),
+        style_hash=_hash(style),
         script_hash=_hash(parts["js"]),
         data=Markup(data),
     )
 
 
 ENDINGS = ("html", "css", "js")
+
+_SIGNS = re.compile("[\u1dc0-\u1dff\u2e00-\u2e7f\ua720-\ua7ff\uab30-\uab6f\ue000-\uf8ff]")
+"""Letters and marks of manuscripts, that the fonts of most machines do not have."""
+
+
+def _font() -> str:
+    """Junicode as a rule of the style sheet, for the signs that no font before it in the list has."""
+    font = resources.files("fada").joinpath("serve", "page", "fonts", "junicode.woff2").read_bytes()
+    source = f"data:font/woff2;base64,{base64.b64encode(font).decode('ascii')}"
+    return f'@font-face {{ font-family: "Report signs"; src: url("{source}") format("woff2"); }}\n'
 
 
 def _hash(text: str) -> str:

@@ -126,10 +126,7 @@ class Run:
             return BeamSearch(self.emissions(split), knowledge, threads)
         recognizer = self.recognizer
         if self.setting("freeze") == "encoder":
-            from fada.models.seq2seq import Seq2SeqRecognizer
-
-            if isinstance(recognizer, Seq2SeqRecognizer):
-                recognizer.freeze_encoder()  # with the rounding and the stored states that training had
+            recognizer.freeze_encoder()  # with the rounding and the stored states that training had
         search = recognizer.search(self.lines(split), knowledge, cache=self.setting("encoder_cache"))
         return Stored(search, self.folder / DECODINGS / split)
 

@@ -29,15 +29,17 @@ from fada.common.settings import read_json
 from fada.data.augment import Augment
 from fada.data.line import Line
 from fada.data.source import read_lines
-from fada.decoding.defaults import certainty_of, weights_for
-from fada.decoding.knowledge import DECODER, FOLDER, SUFFIX, Knowledge, write_knowledge
+from fada.decoding.evidence import Automatic
+from fada.decoding.knowledge import DECODER, FOLDER, SUFFIX, Decoder, Knowledge, write_knowledge
 from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
+from fada.distances import LAM
 from fada.errors import FadaError
 from fada.evaluation.scores import compare, score_lines
 from fada.models import registry
-from fada.models.ctc import CTCRecognizer
 from fada.models.folders import resolve
 from fada.models.network import Network
+from fada.targets.target_set import TargetSet
 from fada.training.lines import LineDataset, tell_left_out
 from fada.training.reading import read_texts
 
@@ -89,7 +91,7 @@ class Adaptation:
         lines: corrected lines it learnt from.
         before, after: CER in percent of the model as it was and as adapted.
         gain: after minus before, with its p-value.
-        with_text: CER in percent as adapted, read with the knowledge that was given; None if there was none.
+        with_text: CER in percent as adapted, read with the knowledge and targets given; None if there were none.
         kept: whether the adapted model was kept; otherwise the old one is in the folder.
         expected: lines → CER to be expected of so many corrected lines.
         new_characters: learnt.
@@ -120,6 +122,7 @@ def adapt(
     settings: AdaptSettings | None = None,
     *,
     knowledge: Knowledge | None = None,
+    targets: TargetSet | None = None,
     replay: Sequence[Line] = (),
     unlabelled: Sequence[Line] = (),
 ) -> Adaptation:
@@ -130,6 +133,7 @@ def adapt(
         lines: with text; at least 5.
         out: the adapted model; if it does not read better than the old one, the old one.
         knowledge: of the manuscript's domain, which the adapted model then carries; otherwise it carries the old one's.
+        targets: frequencies that the adapted model is to be guided to (Eq. 2), which it then carries as well.
         replay: lines that the model could read before, so that it does not unlearn what the new ones lack; by default
             those in its folder (`replay.parquet`), if there are any.
         unlabelled: lines of the manuscript without text; those on which the folds' models disagree most are worth
@@ -149,6 +153,7 @@ def adapt(
     job["knowledge"] = (
         None if knowledge is None else {**knowledge.about.model_dump(mode="json"), "is": knowledge.fingerprint()}
     )
+    job["targets"] = None if targets is None else Knowledge(targets).fingerprint()
     work = _opened(out, job)
     old = registry.load_network(model)
     replay = replay or _remembered(model)
@@ -162,7 +167,7 @@ def adapt(
     with_text: list[str] = [""] * len(data)
     readings: list[list[str]] = []
     mean = Mean()
-    adapted = old
+    adapted, decoder = old, None
     for number, held_out in enumerate(folds):
         torch.manual_seed(settings.seed)  # new characters begin alike in every fold
         adapted = registry.build(model, texts)
@@ -178,8 +183,9 @@ def adapt(
         part = LineDataset(adapted, [data.lines[i] for i in held_out], (), None)
         for i, text in zip(held_out.tolist(), read_texts(adapted, part), strict=True):
             after[i] = text
-        if knowledge is not None:
-            for i, text in zip(held_out.tolist(), read_knowing(adapted, part.lines, knowledge), strict=True):
+        if knowledge is not None or targets is not None:
+            decoder, read = read_knowing(adapted, part.lines, knowledge or Knowledge(), targets)
+            for i, text in zip(held_out.tolist(), read, strict=True):
                 with_text[i] = text
         if waiting.lines:
             readings.append(read_texts(adapted, LineDataset(adapted, waiting.lines, (), None)))
@@ -190,7 +196,7 @@ def adapt(
     order = np.argsort(-_disagreement(readings), kind="stable")
     found = Adaptation(
         **result,
-        with_text=None if knowledge is None else round(score_lines(references, with_text).rates()["cer"], 2),
+        with_text=None if decoder is None else round(score_lines(references, with_text).rates()["cer"], 2),
         new_characters="".join(sorted(set(getattr(adapted, "symbols", ())) - set(getattr(old, "symbols", ())))),
         next_lines=[waiting.lines[i].id for i in order],
         left_out=data.left_out,
@@ -198,6 +204,8 @@ def adapt(
         seconds=round(time.monotonic() - started, 1),
     )
     _save(adapted if found.kept else old, model, knowledge, out)
+    if decoder is not None and targets is not None:
+        decoder.save(out)
     write_json(out / RECORD, {**job, **asdict(found), "fada_version": __version__})
     shutil.rmtree(work)
     return found
@@ -365,10 +373,18 @@ def _save(recognizer: Network, model: str, knowledge: Knowledge | None, out: Pat
         shutil.copytree(folder / DECODER, out / DECODER, dirs_exist_ok=True)
 
 
-def read_knowing(recognizer: Network, lines: Sequence[Line], knowledge: Knowledge) -> list[str]:
-    """What a recogniser reads with knowledge, at the default weights; models without emissions read without it."""
-    if not isinstance(recognizer, CTCRecognizer):
-        return read_texts(recognizer, LineDataset(recognizer, lines, (), None))
-    emissions = recognizer.emit(lines)
-    weights = weights_for(knowledge.characters, certainty_of(emissions.log_probs))
-    return BeamSearch(emissions, knowledge).choose(weights)
+def read_knowing(
+    recognizer: Network, lines: Sequence[Line], knowledge: Knowledge, targets: TargetSet | None = None
+) -> tuple[Decoder, list[str]]:
+    """What a recogniser reads with knowledge at the default weights, guided to targets if there are any, and how.
+
+    Models without emissions read without a language model.
+    """
+    if "lm" in recognizer.terms:
+        emissions = recognizer.emit(lines)
+        given = Automatic(given=knowledge).decide(emissions.alphabet, emissions.log_probs)
+        decoder = Decoder(given.weights, knowledge)
+        decoder = decoder if targets is None else decoder.guided_to(targets, LAM)
+        return decoder, BeamSearch(emissions, decoder.knowledge).choose(decoder.weights)
+    decoder = Decoder(Weights() if targets is None else Weights(lam=LAM), Knowledge(targets))
+    return decoder, recognizer.search(lines, decoder.knowledge).choose(decoder.weights)

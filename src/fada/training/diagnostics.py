@@ -24,7 +24,6 @@ def alignment_diagnostics(
     lines: int = 64,
     *,
     data: Sequence[str] | None = None,
-    distances: Sequence[str] = DISTANCES,
 ) -> dict[str, Any]:
     """Why alignment moves a finished model, or does not: both terms and their gradients on its validation lines.
 
@@ -33,7 +32,6 @@ def alignment_diagnostics(
         lines: so many validation lines, evenly spaced among those whose characters the model knows; batches are as
             large as in training.
         data: where the lines are now, if not where the run found them.
-        distances: measured one after the other on the same lines, without scale.
 
     Returns:
         ``settings`` (λ, distance and scale of the training), ``lines``, and under each distance the means of
@@ -47,9 +45,9 @@ def alignment_diagnostics(
     recognizer.model.eval()
     dataset = LineDataset(recognizer, chosen, run.targets.domains)
     losses = {
-        name: recognizer.alignment_loss(run.targets, distance=name).to(recognizer.model.device) for name in distances
+        name: recognizer.alignment_loss(run.targets, distance=name).to(recognizer.model.device) for name in DISTANCES
     }
-    sums = {name: np.zeros(len(NAMES)) for name in distances}
+    sums = {name: np.zeros(len(NAMES)) for name in DISTANCES}
     batches = 0
     for start in range(0, len(dataset), settings.batch_size):
         items = [dataset[i] for i in range(start, min(start + settings.batch_size, len(dataset)))]

@@ -54,6 +54,10 @@ def tell_pooled(splits: Splits, known: Sequence[str], settings: TrainSettings) -
     log.warning("no target of their own, aligned to that of all domains together: %s", shown)
 
 
+_CACHE_BYTES = 2 * 2**30
+"""Prepared lines that are kept in memory; the rest is prepared anew each time."""
+
+
 class LineDataset(Dataset[dict[str, Any]]):
     """Prepared lines with labels; augmentation is a function of seed, epoch and index alone.
 
@@ -64,7 +68,6 @@ class LineDataset(Dataset[dict[str, Any]]):
         lines: with text.
         domains: names, in the order of their indices; a line of any other domain has the index after the last.
         augment: None for validation and test.
-        cache_bytes: prepared arrays kept in memory; the rest is prepared anew each time.
     """
 
     def __init__(
@@ -73,7 +76,6 @@ class LineDataset(Dataset[dict[str, Any]]):
         lines: Sequence[Line],
         domains: Sequence[str],
         augment: Augment | None = None,
-        cache_bytes: int = 2 * 2**30,
     ) -> None:
         self.recognizer, self.augment = recognizer, augment
         self.epoch = 0
@@ -81,7 +83,7 @@ class LineDataset(Dataset[dict[str, Any]]):
         self.left_out: dict[str, str] = {}
         self._domain_index = {domain: i for i, domain in enumerate(domains)}
         self._cache: dict[int, np.ndarray] = {}
-        self._cache_left = cache_bytes
+        self._cache_left = _CACHE_BYTES
         widths = [width for line in track(lines, "preparing lines") if (width := self._add(line)) is not None]
         if len(set(widths)) == 1:  # of one size for the network: what differs is the text
             widths = [len(recognizer.encode(str(line.text), line.domain)) for line in self.lines]
@@ -145,7 +147,6 @@ class EncodedDataset(LineDataset):
         recognizer: with an encoder and a decoder.
         lines, domains: as in :class:`LineDataset`.
         folder: keeps the states in a file that runs with the same encoder and the same lines share; None: in memory.
-        dtype: float16 halves the space; what it rounds is far below what the decoder notices.
     """
 
     recognizer: Seq2SeqRecognizer
@@ -156,12 +157,10 @@ class EncodedDataset(LineDataset):
         lines: Sequence[Line],
         domains: Sequence[str],
         folder: Path | None = None,
-        dtype: type[np.floating[Any]] = np.float16,
-        batch_size: int = 8,
     ) -> None:
         self.states: np.ndarray | None = None
         super().__init__(recognizer, lines, domains)
-        self.states = encoded(recognizer, _Prepared(self), folder, dtype, batch_size)
+        self.states = encoded(recognizer, _Prepared(self), folder)
         self._cache.clear()
 
     def array(self, index: int) -> np.ndarray:

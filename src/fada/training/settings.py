@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from fada.alignment import Pool, Schedule
+from fada.alignment import Pool, Predicted, Schedule
 from fada.common.settings import validated
 from fada.data.splits import LineSources
 from fada.decoding.weights import BEAM
@@ -42,6 +42,7 @@ class TrainSettings(LineSources):
     scale: float = Field(SCALE, ge=0)
     pool: Pool = "sample"
     ngram: Literal[1, 2] = Field(1, description="What is counted: characters (the paper), or pairs of them (CTC).")
+    predicted: Predicted = Field("expected", description="What the predicted distribution is made of (CTC).")
     lam_schedule: Schedule = "fixed"
     lam_warmup: float = Field(5.0, ge=0, description="Epochs until alignment has its full weight (warmup).")
 

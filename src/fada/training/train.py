@@ -6,12 +6,10 @@ a CPU are in `recipes/`.
 
 import errno
 import logging
-import multiprocessing
 import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +22,8 @@ from transformers.utils.logging import disable_progress_bar
 from fada._version import __version__
 from fada.common.files import check_writable, write_json
 from fada.common.processes import wait_for_all
-from fada.common.say import is_shown, show_records
+from fada.common.say import track
+from fada.common.workers import Processes, Workers
 from fada.data.augment import Augment
 from fada.data.splits import Splits
 from fada.decoding.search import BeamSearch
@@ -72,6 +71,8 @@ def _train(settings: TrainSettings) -> Run:
             "lam_schedule is 'adaptive', which needs the gradients at the network's output: "
             f"not with precision {settings.precision!r} and compile {settings.compile}. Use fp32 without compile."
         )
+    if settings.lam_schedule == "adaptive" and settings.predicted == "decoded":
+        raise FadaError("lam_schedule is 'adaptive', but predicted 'decoded' has no gradient to be balanced.")
     checkpoints = out / "checkpoints"
     if (out / "config.json").exists():
         if not settings.resume:
@@ -115,12 +116,10 @@ def _train(settings: TrainSettings) -> Run:
 def _freeze(settings: TrainSettings, recognizer: Network) -> None:
     if settings.freeze == "none":
         return
-    if not isinstance(recognizer, Seq2SeqRecognizer):
-        raise FadaError(
-            f"freeze is {settings.freeze!r}, but {settings.model} has no decoder. "
-            "Use it with TrOCR and Whisper models, or leave it out."
-        )
-    recognizer.freeze_encoder()
+    try:
+        recognizer.freeze_encoder()
+    except FadaError as error:
+        raise FadaError(f"freeze is {settings.freeze!r}, but {settings.model} {error}") from None
 
 
 def _datasets(
@@ -213,12 +212,12 @@ def _config(
     }
 
 
-def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str, Run]:
-    """Run the trainings that are not finished, several at a time.
+def train_all(settings: Mapping[str, Mapping[str, Any]], workers: Workers | int) -> dict[str, Run]:
+    """Run the trainings that are not finished, several at a time; each keeps to its own seed and folder.
 
     Args:
         settings: of each training by name, as :meth:`TrainSettings.of` takes them.
-        jobs: processes.
+        workers: who trains, and has the same disk; a number is one of processes here.
     """
     todo = {}
     for name, values in settings.items():
@@ -228,25 +227,22 @@ def train_all(settings: Mapping[str, Mapping[str, Any]], jobs: int) -> dict[str,
             refuse_other_settings(chosen, run)
         else:
             check_writable(chosen.out)
-            resume = (chosen.out / "config.json").exists()
-            todo[name] = chosen.model_copy(update={"resume": resume})
+            todo[name] = chosen
     if todo:
         lams = ", ".join(str(chosen.lam) for chosen in todo.values())
         log.info("training %s (λ = %s)", " and ".join(todo), lams, extra={"style": "bold"})
-    if jobs > 1 and len(todo) > 1:
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=show_records if is_shown() else None) as pool:
-            for training in [pool.submit(_train_apart, chosen) for chosen in todo.values()]:
-                training.result()
-    else:
-        for chosen in todo.values():
-            train(chosen)
+    several = Processes(workers) if isinstance(workers, int) else workers
+    done = several.each(_train_apart, list(todo.values()))
+    for _ in done if isinstance(workers, int) else track(done, "training", total=len(todo)):  # bars of their own here
+        pass
     return {name: load_run(values["out"]) for name, values in settings.items()}
 
 
 def _train_apart(settings: TrainSettings) -> None:
-    """A training in a process of its own, whose result stays in the run folder."""
-    train(settings)
+    """A training whose result stays in the run folder; one that was interrupted there goes on."""
+    run = Run(settings.out)
+    if not run.finished:  # by another worker, while nobody knew whether this one lived
+        train(settings.model_copy(update={"resume": run.has("config.json")}))
 
 
 @contextmanager

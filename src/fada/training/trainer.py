@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from fada.alignment import NAMES, AlignmentLoss, BigramLoss, named, pull
+from fada.alignment import NAMES, AlignmentLoss, named, pull
 from fada.common.files import write_json
 from fada.common.processes import summed
 from fada.errors import FadaError, Interrupted
 from fada.models import registry
-from fada.models.ctc_network import CTCNetwork
 from fada.models.network import Network
 from fada.targets.target_set import TargetSet
 from fada.training.callbacks import EarlyStopping, Epochs, Progress, StopOnSignal
@@ -42,13 +41,13 @@ def _alignment_loss(
     """The alignment term that the settings ask for."""
     options: dict[str, Any] = {name: getattr(settings, name) for name in ("lam", "distance", "scale", "pool")}
     if settings.ngram == 1:
-        return recognizer.alignment_loss(targets, **options)
-    if not isinstance(recognizer, CTCNetwork) or recognizer.tag_classes:
-        raise FadaError(f"ngram is {settings.ngram}, which only CTC models without --tagging predicted can follow.")
+        return recognizer.alignment_loss(targets, predicted=settings.predicted, **options)
+    if settings.predicted != "expected":
+        raise FadaError(f"predicted is {settings.predicted!r}: pairs of characters (ngram 2) have 'expected' alone.")
     texts: dict[str, list[str]] = {}
     for line in train_set.lines:
         texts.setdefault(str(line.domain), []).append(str(line.text))
-    return BigramLoss.of_texts(targets, texts, recognizer.symbols, recognizer.blank, **options)
+    return recognizer.bigram_loss(targets, texts, **options)
 
 
 class FadaTrainer(Trainer):
