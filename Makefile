@@ -54,7 +54,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# New damaged files for every reader, HOURS long; each round starts at a new case.
+# Twenty actors, workers and drivers of a cluster are killed; then new damaged files for every reader, HOURS long, each round with new cases.
 HOURS ?= 1
 fuzz: $(STAMP)
 	FADA_KILLS=20 $(BIN)/python -m pytest tests/jobs/test_cluster.py

@@ -1,11 +1,11 @@
 """What dividing the work costs: plain multiprocessing, Ray, shards and one process on the same synthetic lines.
 
-    python -m benchmarks.scale [--lines 20000] [--many 200000] [--few 2000] [--model french]
+    python -m benchmarks.scale [--lines 20000] [--words 2] [--few 2000] [--many 200000]
     python -m benchmarks.scale --source LINES --model medieval --knowledge auto --workers --shards 0 --many 0
 
 Every way is a process of its own. Its CPU time is that of all processes it started, its memory that of the process that
 reads the source and keeps the journal. Ratios are of one run; CPU time hardly depends on what else the machine does,
-elapsed time does.
+elapsed time does. With `--side-by-side` what is compared runs at the same time, so that both have the same neighbours.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ import numpy as np
 WORDS = ("li", "rois", "dist", "que", "la", "reine", "estoit", "en", "sa", "chambre", "et", "ses", "chevaliers")
 TICK = os.sysconf("SC_CLK_TCK")
 BATCH = 8
+SIDE_BY_SIDE = False
 
 
 def images(count: int, words: int) -> list[bytes]:
@@ -99,7 +101,8 @@ def fada(model: str, lines: Path, out: Path, *options: str) -> None:
 
     known = os.environ.get("FADA_KNOWLEDGE", "none")
     command = ["transcribe", model, str(lines), "--out", str(out), "--knowledge", known, *options]
-    app([*command, "--threads", "1", "--batch-size", str(BATCH)], standalone_mode=False)
+    batch = os.environ.get("FADA_BATCH", str(BATCH))
+    app([*command, "--threads", "1", "--batch-size", batch], standalone_mode=False)
 
 
 def shards(model: str, lines: Path, out: Path, count: int) -> None:
@@ -144,9 +147,9 @@ def _cpu_below(process: int) -> dict[int, float]:
     return found
 
 
-def measured(way: str, *arguments: object) -> Cost:
+def measured(way: object, *arguments: object) -> Cost:
     """Run a way in a process of its own, and look at what it uses while it runs."""
-    command = [sys.executable, "-m", "benchmarks.scale", "--way", way, *map(str, arguments)]
+    command = [sys.executable, "-m", "benchmarks.scale", "--way", *map(str, (way, *arguments))]
     started, seen, journal = time.monotonic(), dict[int, float](), 0
     out = Path(str(arguments[2]))
     fair = {**os.environ, "RAY_worker_niceness": "0"}  # Ray's workers would make way for everything else
@@ -162,6 +165,12 @@ def measured(way: str, *arguments: object) -> Cost:
     last = json.loads(told.splitlines()[-1])
     seen[job.pid] = last["cpu"]
     return Cost(sum(seen.values()), last["cpu"], time.monotonic() - started, last["memory"], journal)
+
+
+def measured_together(ways: Sequence[tuple[object, ...]]) -> list[Cost]:
+    """Several, one after the other or at the same time."""
+    with ThreadPoolExecutor(len(ways) if SIDE_BY_SIDE else 1) as pool:
+        return list(pool.map(lambda way: measured(*way), ways))
 
 
 def run_way(way: str, arguments: list[str]) -> None:
@@ -187,30 +196,36 @@ def tell_costs(given: argparse.Namespace, place: Path) -> None:
 
         given.lines = sum(1 for _ in read_lines(source, untranscribed=True).without_media())
     else:
-        write_lines(source, given.lines, 6)
-    print(f"{given.lines:,} lines, model {given.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        write_lines(source, given.lines, given.words)
+    size = f"{given.lines:,} lines" + ("" if given.source else f" of {given.words} words")
+    print(f"{size}, model {given.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print("| way | CPU s | ms a line | of it the first process | CPU against one process | elapsed s |")
     print("|---|---:|---:|---:|---:|---:|")
     costs: dict[str, Cost] = {}
-    ways: list[tuple[str, str, tuple[int, ...]]] = [("one process", "one", ())]
-    for count in given.workers:
-        ways += [(f"multiprocessing, {count}", "plain", (count,)), (f"Ray, {count}", "ray", (count,))]
+    pairs: list[dict[str, tuple[object, ...]]] = [{"one process": ("one",)}]
     if given.shards:
-        ways.append((f"{given.shards} shards, one after the other, and merge", "shards", (given.shards,)))
-    for number, (name, way, more) in enumerate(ways):
-        out = place / f"{number}" / "out.tsv"
-        out.parent.mkdir()
-        cost = costs[name] = measured(way, given.model, source, out, *more)
-        ratio = cost.cpu / costs["one process"].cpu
-        each, first = (1000 * seconds / given.lines for seconds in (cost.cpu, cost.driver))
-        cells = f"{cost.cpu:.1f} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.1f}"
-        print(f"| {name} | {cells} |", flush=True)
+        pairs[0][f"{given.shards} shards, one after the other, and merge"] = ("shards", given.shards)
+    for count in given.workers:
+        pairs.append({f"multiprocessing, {count}": ("plain", count), f"Ray, {count}": ("ray", count)})
+    outs: list[Path] = []
+    for pair in pairs:
+        ways: list[tuple[object, ...]] = []
+        for way, *more in pair.values():
+            out = place / f"{len(costs) + len(ways)}" / "out.tsv"
+            out.parent.mkdir()
+            ways.append((way, given.model, source, out, *more))
+            outs += [out] if way != "plain" else []
+        for name, cost in zip(pair, measured_together(ways), strict=True):
+            costs[name] = cost
+            ratio = cost.cpu / costs["one process"].cpu
+            each, first = (1000 * seconds / given.lines for seconds in (cost.cpu, cost.driver))
+            cells = f"{cost.cpu:.1f} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.1f}"
+            print(f"| {name} | {cells} |", flush=True)
     for count in given.workers:
         ratio = costs[f"Ray, {count}"].cpu / costs[f"multiprocessing, {count}"].cpu
         print(f"Ray over multiprocessing, {count} workers: {ratio:.2f} of its CPU time")
     if given.workers and not given.source:
         _tell_slopes(given, place, costs)
-    outs = [place / str(number) / "out.tsv" for number, (_, way, _) in enumerate(ways) if way != "plain"]
     written = [out.read_bytes() for out in outs]
     print(f"the same bytes in all {len(written)} outputs: {len(set(written)) == 1}")
     sizes = {"source": source.stat().st_size, "output": len(written[0])}
@@ -221,15 +236,16 @@ def tell_costs(given: argparse.Namespace, place: Path) -> None:
 def _tell_slopes(given: argparse.Namespace, place: Path, costs: dict[str, Cost]) -> None:
     """What a line costs when everything is started."""
     tenth, count = given.lines // 10, sorted(given.workers)[len(given.workers) // 2]
-    write_lines(place / "tenth.parquet", tenth, 6)
-    slopes, driver = [], 0.0
-    for way, name in (("ray", "Ray"), ("plain", "multiprocessing")):
-        out = place / f"{way}-tenth" / "out.tsv"
+    write_lines(place / "tenth.parquet", tenth, given.words)
+    names = {"ray": f"Ray, {count}", "plain": f"multiprocessing, {count}"}
+    outs = [place / f"{way}-tenth" / "out.tsv" for way in names]
+    for out in outs:
         out.parent.mkdir()
-        start = measured(way, given.model, place / "tenth.parquet", out, count)
-        whole = costs[f"{name}, {count}"]
-        slopes.append((whole.cpu - start.cpu) / (given.lines - tenth))
-        driver = driver or (whole.driver - start.driver) / (given.lines - tenth)
+    ways = [(way, given.model, place / "tenth.parquet", out, count) for way, out in zip(names, outs, strict=True)]
+    starts = measured_together(ways)
+    wholes = [costs[name] for name in names.values()]
+    slopes = [(whole.cpu - start.cpu) / (given.lines - tenth) for whole, start in zip(wholes, starts, strict=True)]
+    driver = (wholes[0].driver - starts[0].driver) / (given.lines - tenth)
     told = f"{count} workers: {1000 * slopes[0]:.2f} against {1000 * slopes[1]:.2f} ms"
     print(
         f"each further line beyond {tenth:,}, {told}, {slopes[0] / slopes[1]:.2f}; "
@@ -243,23 +259,26 @@ def tell_memory(given: argparse.Namespace, place: Path) -> None:
     from fada.models.crnn import CRNNRecognizer
 
     CRNNRecognizer.build(list(WORDS), "tiny").save_pretrained(place / "tiny")
-    found: dict[str, list[str]] = {"one": [], "ray": []}
+    os.environ["FADA_BATCH"] = "64"
+    found: dict[str, list[str]] = {"Ray, 2 workers": [], "one process": []}
     for count in (given.few, given.many):
         write_lines(place / f"{count}.parquet", count, 1)
-        for way, cells in found.items():
+        ways: list[tuple[object, ...]] = []
+        for way, *more in (("ray", 2), ("one",)):
             out = place / f"{way}-{count}" / "out.tsv"
             out.parent.mkdir()
-            more = (2,) if way == "ray" else ()
-            cost = measured(way, place / "tiny", place / f"{count}.parquet", out, *more)
+            ways.append((way, place / "tiny", place / f"{count}.parquet", out, *more))
+        for cells, cost in zip(found.values(), measured_together(ways), strict=True):
             cells.append(f"{cost.memory:.0f} MB")
-    for way, cells in found.items():
-        print(f"| {'Ray, 2 workers' if way == 'ray' else 'one process'} | {' | '.join(cells)} |")
+    for name, cells in found.items():
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--lines", type=int, default=20_000, help="lines that are read in every way")
+    parser.add_argument("--words", type=int, default=2, help="in each of them: short lines are the hard case")
     parser.add_argument("--few", type=int, default=2_000, help="lines of the first measure of memory")
     parser.add_argument("--many", type=int, default=200_000, help="lines of the second; 0: not measured")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
@@ -267,8 +286,11 @@ def main() -> None:
     parser.add_argument("--model", default="french")
     parser.add_argument("--source", help="read these lines instead of synthetic ones")
     parser.add_argument("--knowledge", default="none", help="as fada transcribe takes it")
+    parser.add_argument("--side-by-side", action="store_true", help="what is compared runs at the same time")
     parser.add_argument("--way", help=argparse.SUPPRESS)
     given, rest = parser.parse_known_args()
+    global SIDE_BY_SIDE
+    SIDE_BY_SIDE = given.side_by_side
     os.environ.setdefault("FADA_KNOWLEDGE", given.knowledge)
     if given.way:
         run_way(given.way, rest)

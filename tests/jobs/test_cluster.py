@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,13 @@ from fada.cli import app
 from fada.data.source import read_lines
 from fada.decoding.emissions import Emissions
 from fada.errors import FadaError
+from fada.experiments.arena import Read
+from fada.experiments.ladder import RUNGS
 from fada.jobs.cluster import Cluster, Running
 from fada.models.crnn import CRNNRecognizer
 from fada.models.registry import load_recognizer
 from fada.tuning.tuned import Tuned
+from tests.support.arenas import small_arena
 from tests.support.cluster_tasks import dying, refusing
 from tests.support.jobs import transcribe
 
@@ -40,11 +43,15 @@ pytestmark = [
 ]
 
 KILLS = int(os.environ.get("FADA_KILLS", "4"))
-"""`make fuzz` kills more often."""
+"""So many actors, and as many workers of tasks, are killed; `make fuzz` kills more often."""
+DRIVERS = int(os.environ.get("FADA_KILLS", "1"))
+"""Each of them starts a cluster."""
 
 LINES = max(16, 3 * KILLS)
 FAIR = {"RAY_worker_niceness": "0"}
 """Ray's workers make way for everything else on the machine, which may be another test that waits for nothing."""
+OFFLINE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+"""Before a command: it has no network but its own machine."""
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 
 
@@ -162,6 +169,12 @@ def journal_length(out: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
+def _works(command: list[str]) -> bool:
+    with suppress(FileNotFoundError):
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return False
+
+
 @contextmanager
 def killing(victims: Callable[[], list[int]], out: Path, most: int) -> Iterator[list[int]]:
     """Kills one of the victims, at random, whenever the journal has grown; gives those killed."""
@@ -194,20 +207,22 @@ def killing(victims: Callable[[], list[int]], out: Path, most: int) -> Iterator[
 def test_killed_actors_lose_and_double_nothing(
     machines: Machines, model: Path, lines: Path, expected: bytes, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.tsv"
-    with killing(lambda: called(below(machines.head.pid), "ray::ModelActor"), out, KILLS) as killed:
-        summary = transcribe(
-            load_recognizer(model),
-            read_lines(lines, untranscribed=True),
-            out,
-            model_name=str(model),
-            batch_size=1,
-            cluster=machines.cluster(),
-        )
-    assert out.read_bytes() == expected
-    assert len(summary.failed) == 1
-    assert "broken.png" in summary.failed[0]
-    assert killed
+    recognizer, killed = load_recognizer(model), 0
+    while killed < KILLS:
+        out = tmp_path / f"{killed}.tsv"
+        with killing(lambda: called(below(machines.head.pid), "ray::ModelActor"), out, KILLS - killed) as victims:
+            summary = transcribe(
+                recognizer,
+                read_lines(lines, untranscribed=True),
+                out,
+                model_name=str(model),
+                batch_size=1,
+                cluster=machines.cluster(),
+            )
+        assert out.read_bytes() == expected
+        assert len(summary.failed) == 1
+        assert "broken.png" in summary.failed[0]
+        killed += len(victims)
 
 
 def test_a_machine_that_is_lost_loses_nothing(
@@ -235,31 +250,36 @@ def test_a_machine_that_is_lost_loses_nothing(
     try:
         while not machine():
             time.sleep(0.1)
-        run("transcribe", model, lines, "--out", out, "--batch-size", 1, *machines.options, "--jobs", 3)
+        while not killed:
+            out.unlink(missing_ok=True)
+            run("transcribe", model, lines, "--out", out, "--batch-size", 1, *machines.options, "--jobs", 3)
+            assert out.read_bytes() == expected
     finally:
         stop.set()
         thread.join()
         end(other)
-    assert out.read_bytes() == expected
 
 
 def test_a_killed_driver_goes_on(model: Path, lines: Path, expected: bytes, tmp_path: Path) -> None:
-    """On a cluster that it starts itself."""
-    out = tmp_path / "out.tsv"
+    """On a cluster that it starts itself, at last without a network: that is no reason to complain."""
+    out, rng = tmp_path / "out.tsv", np.random.default_rng(0)
     command = [*FADA, "transcribe", str(model), str(lines), "--out", str(out), "--ray", "--jobs", "1"]
     command += ["--batch-size", "2"]
     environment = {**os.environ, **FAIR}
-    for more in range(4, 4 + max(1, KILLS // 4)):
+    for _ in range(DRIVERS):
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
-            before = journal_length(out)
-            while job.poll() is None and journal_length(out) < before + more:
+            wanted = journal_length(out) + int(rng.integers(1, 6))
+            while job.poll() is None and journal_length(out) < wanted:
                 time.sleep(0.01)
+            time.sleep(rng.random() / 5)
             job.kill()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    begun = journal_length(out) > 1
+    offline = OFFLINE if _works([*OFFLINE, "true"]) else []
+    done = subprocess.run([*offline, *command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == expected
-    assert "lines were already done" in done.stderr
-    for word in ("metrics", "usage", "telemetry", "dashboard", "warning", "error"):
+    assert ("lines were already done" in done.stderr) == begun
+    for word in ("metrics", "usage", "telemetry", "dashboard", "warning", "error", "connect", "failed to"):
         assert word not in done.stderr.lower().replace("broken.png: cannot be opened", "")
     assert not list(tmp_path.glob(".*.token"))
 
@@ -273,10 +293,17 @@ def test_batches_threads_shards_and_a_cluster_give_the_same_bytes(
             run("transcribe", model, lines, "--out", out, "--batch-size", batch, "--threads", threads)
             assert out.read_bytes() == expected, (batch, threads)
     out = tmp_path / "out.tsv"
-    for number in (1, 2):
-        run("transcribe", model, lines, "--out", out, "--shard", f"{number}/2", *machines.options)
+    for number, batch in ((1, 1), (2, 64)):
+        shard: list[object] = ["--shard", f"{number}/2", "--batch-size", batch]
+        run("transcribe", model, lines, "--out", out, *shard, *machines.options)
     run("merge", *tmp_path.glob("out.*-of-002.tsv"), "--out", out)
     assert out.read_bytes() == expected
+    (tmp_path / "text.txt").write_text("le roi marc\nla reine dit\n", encoding="utf-8")
+    guided: list[object] = ["transcribe", model, lines, "--text", tmp_path / "text.txt"]
+    run(*guided, "--out", tmp_path / "one.jsonl")
+    run(*guided, "--out", tmp_path / "many.jsonl", *machines.options)
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "many.jsonl").read_bytes()
+    assert (tmp_path / "one.jsonl").read_text(encoding="utf-8").count("\n") == LINES
 
 
 def test_emissions_and_counts_of_a_cluster_are_those_of_one_process(
@@ -322,12 +349,12 @@ def test_settings_tried_on_a_cluster_are_chosen_as_in_one_process(machines: Mach
 
 
 def test_tasks_that_die_are_done_again_and_an_error_stops_no_other(machines: Machines, tmp_path: Path) -> None:
-    places = [tmp_path / str(number) for number in range(3)]
+    places = [tmp_path / str(number) for number in range(1 + KILLS)]
     for place in places:
         place.mkdir()
     with machines.cluster().running(tmp_path / "out") as running:
         assert isinstance(running, Running)
-        assert list(running.each(dying, places)) == ["0 x", "1 xx", "2 xx"]
+        assert list(running.each(dying, places)) == ["0 x", *(f"{number} xx" for number in range(1, 1 + KILLS))]
         with pytest.raises(FadaError, match="not this one"):
             list(running.each(refusing, range(3)))
 
@@ -348,8 +375,38 @@ def test_trainings_of_a_study_run_on_a_cluster(machines: Machines, tmp_path: Pat
         assert config["settings"]["threads"] == 1
 
 
-def test_an_address_or_a_token_that_is_none_gets_a_sentence(model: Path, lines: Path, tmp_path: Path) -> None:
+def test_manuscripts_are_climbed_on_a_cluster_as_here(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = replace(small_arena(tmp_path), only=("a",), runs=Path("runs"))
+    monkeypatch.chdir(tmp_path)
+    with machines.cluster().running(tmp_path / "out") as running:
+        many = replace(arena, results=tmp_path / "many", workers=running).run()
+    made = {path: path.stat().st_mtime_ns for path in many.glob("a/*.json")}
+    assert len(made) == len(RUNGS)
+    adapted = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.safetensors")}
+    one = arena.run()  # the adapted models are there: reading is compared, and that nothing is adapted again
+    assert adapted == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.safetensors")}
+    for path in made:
+        reads = [Read.model_validate_json(file.read_text("utf-8")) for file in (path, one / "a" / path.name)]
+        assert reads[0].texts == reads[1].texts
+    assert (many / "table.md").read_text("utf-8") == (one / "table.md").read_text("utf-8")
+
+
+def test_an_address_or_a_token_that_is_none_gets_a_sentence(
+    machines: Machines, model: Path, lines: Path, tmp_path: Path
+) -> None:
     command = ["transcribe", str(model), str(lines), "--out", str(tmp_path / "out.tsv")]
     done = CliRunner().invoke(app, [*command, "--ray-address", "127.0.0.1:1", "--ray-token", str(tmp_path / "none")])
     assert isinstance(done.exception, FadaError) or done.exit_code == 2
     assert "names the file with the token" in f"{done.output} {done.exception}"
+    (tmp_path / "wrong").write_text(secrets.token_hex(32))
+    (tmp_path / "text.txt").write_text("le roi", encoding="utf-8")
+    # in a process of its own, as Ray reads its environment once
+    count = [*FADA, "targets", "build", str(tmp_path / "text.txt"), "--domain", "x", "--out", str(tmp_path / "t.json")]
+    count += ["--ray-address", machines.address, "--ray-token", str(tmp_path / "wrong")]
+    impatient = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "2"}
+    refused = subprocess.run(count, env=impatient, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "it asks for a token, and this is not it" in refused.stderr
+    assert "Unauthenticated" not in refused.stderr

@@ -66,9 +66,14 @@ def test_batch_and_threads_change_nothing(recognizer: Recognizer, lines: Path, t
     assert expected.count(b"\n") == 11
 
 
-@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize(("after", "batches"), [(0, (3, 64)), (1, (3, 1)), (1, (1, 8))])
 def test_an_interruption_changes_nothing(
-    recognizer: Recognizer, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+    recognizer: Recognizer,
+    lines: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+    batches: tuple[int, int],
 ) -> None:
     expected = written(recognizer, lines, tmp_path / "whole.jsonl")
     search, calls = recognizer.search, []
@@ -81,6 +86,6 @@ def test_an_interruption_changes_nothing(
 
     monkeypatch.setattr(recognizer, "search", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        written(recognizer, lines, tmp_path / "out.jsonl", batch_size=3)
+        written(recognizer, lines, tmp_path / "out.jsonl", batch_size=batches[0])
     monkeypatch.undo()
-    assert written(recognizer, lines, tmp_path / "out.jsonl", batch_size=4) == expected
+    assert written(recognizer, lines, tmp_path / "out.jsonl", batch_size=batches[1]) == expected

@@ -3,15 +3,17 @@
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
@@ -23,7 +25,7 @@ from fada.data.synthetic.pages import Layout, make_page
 from fada.decoding.emissions import Emissions
 from fada.errors import FadaError
 from fada.jobs.merge import merge
-from fada.jobs.shards import Shard
+from fada.jobs.shards import PartNote, Shard
 from fada.models.crnn import CRNNRecognizer
 from tests.data.segment.test_page import drawn_lines
 from tests.support import xml_pages
@@ -194,6 +196,49 @@ def test_counts_are_joined_exactly(files: int, tmp_path: Path) -> None:
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
 
 
+def written_parts(folder: Path, shards: list[int], of: int) -> list[Path]:
+    """Parts of a table whose line number i is in `shards[i]`."""
+    for number in range(1, of + 1):
+        places = [place for place, shard in enumerate(shards) if shard == number]
+        part = Shard(number, of).part(folder / "out.tsv")
+        part.write_text("id\n" + "".join(f"{place}\n" for place in places), encoding="utf-8")
+        note = PartNote(
+            shard=number, of=of, job="x", total=len(shards), count=len(places), positions=places, left_out=[]
+        )
+        note.write(part)
+    return list(folder.glob("out.*-of-*.tsv"))
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 4)), st.data())
+def test_each_place_of_the_source_is_held_once_or_nothing_is_joined(shards: list[int], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        parts = written_parts(Path(folder), shards, 4)
+        out = Path(folder) / "joined.tsv"
+        merge(parts, out)
+        assert out.read_text(encoding="utf-8") == "id\n" + "".join(f"{place}\n" for place in range(len(shards)))
+        part = data.draw(st.sampled_from(parts))
+        note = PartNote.read(part)
+        held = note.positions or []
+        changed = data.draw(st.lists(st.integers(-1, len(shards) + 1), max_size=len(held) + 1))
+        note.model_copy(update={"positions": changed, "count": len(changed)}).write(part)
+        if sorted(set(changed)) != held:
+            with pytest.raises(FadaError, match="Run all shards again"):
+                merge(parts, out)
+
+
+def test_more_parts_than_files_may_be_open_are_joined(tmp_path: Path) -> None:
+    parts = written_parts(tmp_path, [1 + (7 * place) % 200 for place in range(1000)], 200)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[0], 150), before[1]))
+    try:
+        assert merge(parts, tmp_path / "out.tsv").lines == 1000
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    rows = (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()
+    assert rows == ["id", *map(str, range(1000))]
+
+
 def test_what_is_missing_doubled_or_of_another_job_is_refused(model: Path, lines: Path, tmp_path: Path) -> None:
     command: list[object] = ["transcribe", model, lines]
     first, second, third = sharded(command, tmp_path / "out.tsv")
@@ -240,20 +285,46 @@ def test_without_the_extra_a_cluster_is_told_how_to_install(
     assert "pip install 'fada[scale]'" in str(done.exception)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_the_line_of_the_documentation_runs_all_shards(tool: str, model: Path, lines: Path, tmp_path: Path) -> None:
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
-    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
-    command = next(line for line in page.splitlines() if tool in line.split() and "--shard {}/4" in line)
-    command = command.replace("french", str(model)).replace("my_pages/", str(lines)).replace("-P 4", "-P 2")
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """In which `fada` is the one that is tested."""
     program = tmp_path / "bin" / "fada"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom fada.cli import main\nmain()\n")
     program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["parallel", "xargs"])
+def test_the_line_of_the_documentation_runs_all_shards(
+    tool: str, model: Path, lines: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    command = next(line for line in PAGE.splitlines() if tool in line.split() and "--shard {}/4" in line)
+    command = command.replace("french", str(model)).replace("my_pages/", str(lines)).replace("-P 4", "-P 2")
     subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment, capture_output=True)
     run("merge", *tmp_path.glob("out.*-of-004.tsv"), "--out", tmp_path / "out.tsv")
+    run("transcribe", model, lines, "--out", tmp_path / "one.tsv")
+    assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_array_of_the_documentation_runs_all_shards(
+    model: Path, lines: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Its script, task by task, as SLURM starts it."""
+    [script] = re.findall(r"```sh\n(#!.*?)```", PAGE, re.DOTALL)
+    script = script.replace("french", str(model)).replace("collection.parquet", str(lines))
+    for number in ("2", "1"):
+        task = {"SLURM_ARRAY_TASK_ID": number, "SLURM_ARRAY_TASK_COUNT": "2"}
+        subprocess.run(
+            ["bash", "-c", script], check=True, cwd=tmp_path, env={**environment, **task}, capture_output=True
+        )
+    run("merge", *tmp_path.glob("out.*-of-002.tsv"), "--out", tmp_path / "out.tsv")
     run("transcribe", model, lines, "--out", tmp_path / "one.tsv")
     assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()

@@ -279,13 +279,13 @@ def test_the_model_kept_is_that_of_the_best_epoch(tmp_path: Path) -> None:
 
 def test_two_processes_learn_what_one_with_twice_the_batch_learns(data: Path, tmp_path: Path) -> None:
     run(data, tmp_path / "one", batch_size=8, learning_rate=0.003)
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={20000 + os.getpid() % 20000}"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     script = tmp_path / "script.py"
     script.write_text("from fada.cli import main\nmain()\n", encoding="utf-8")
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     command = [sys.executable, *launcher, str(script), "train", f"--data={data}", "--domain-column=domain"]
     command += [f"--out={tmp_path / 'two'}", *options, "--learning-rate=0.003"]
-    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
+    finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-3)
 

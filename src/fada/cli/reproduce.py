@@ -1,13 +1,18 @@
 """`fada reproduce`: the ladder on unseen manuscripts, and the paper's tables from recipes."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from fada.cli.options import JOBS, NO_JOBS, ClusterOptions, with_cluster
 from fada.cli.output import echo
+from fada.common.workers import Processes
 from fada.errors import FadaError, Interrupted
+
+if TYPE_CHECKING:
+    from fada.experiments.arena import Arena
 
 
 def register(app: typer.Typer) -> None:
@@ -64,9 +69,10 @@ def reproduce(
     models = [folder / "models" for folder in (Path(data), Path(data).resolve().parent)] if data else []
     try:
         if name == "unseen":
-            if where.cluster(jobs=jobs) is not None:
-                raise FadaError("unseen: its manuscripts are read one after the other, here. Leave --ray out.")
-            echo((run_arena(data, results, runs, seed, manuscript) / "table.md").read_text(encoding="utf-8"))
+            arena = arena_of(data, results, runs, seed, manuscript)
+            with where.workers(runs, jobs) as workers:
+                several = Processes(workers) if isinstance(workers, int) else workers
+                echo((replace(arena, workers=several).run() / "table.md").read_text(encoding="utf-8"))
             return
         with where.workers(runs, jobs) as workers:
             here = next(filter(Path.is_dir, models), None)
@@ -83,9 +89,9 @@ def reproduce(
     echo(f"results: {folder}")
 
 
-def run_arena(
+def arena_of(
     data: str | None, results: Path, runs: Path, seeds: list[int] | None, manuscripts: list[str] | None
-) -> Path:
+) -> "Arena":
     """Every rung of the ladder on the manuscripts of the arena."""
     from fada.experiments.arena import Arena
 
@@ -93,4 +99,4 @@ def run_arena(
         raise FadaError(
             "the lines of the unseen manuscripts are not in the package: give the folder latin_script (--data)."
         )
-    return Arena(Path(data), results, runs, seeds=seeds or (0, 1, 2), only=manuscripts or ()).run()
+    return Arena(Path(data), results, runs, seeds=seeds or (0, 1, 2), only=manuscripts or ())

@@ -10,19 +10,22 @@ import logging
 import os
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict
 
 from fada._version import __version__
 from fada.common.files import write_json, write_text
 from fada.common.say import track
 from fada.common.settings import read_json, read_recipe, validated
+from fada.common.workers import Processes, Workers
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.data.source import read_lines
@@ -127,6 +130,21 @@ def fingerprint(model: str, settings: AdaptSettings, suffixes: Sequence[str] = L
 
 
 @dataclass(frozen=True)
+class Climb:
+    """What is read of a manuscript in one go: the rungs with corrected lines of a seed, or (None) those without."""
+
+    manuscript: Manuscript
+    lines: Sequence[Line]
+    seed: int | None
+
+
+def _on_one_thread(climb: Callable[[Climb], None], item: Climb) -> None:
+    """Beside others on this machine."""
+    torch.set_num_threads(1)
+    climb(item)
+
+
+@dataclass(frozen=True)
 class Arena:
     """Every rung on every manuscript, one file each.
 
@@ -138,6 +156,7 @@ class Arena:
         only: these manuscripts; all if none is named.
         settings: of the adaptation.
         recipe: the file that lists the manuscripts.
+        workers: who reads and adapts, and has the same disk.
     """
 
     data: Path
@@ -148,6 +167,7 @@ class Arena:
     only: Sequence[str] = ()
     settings: AdaptSettings = field(default_factory=AdaptSettings)
     recipe: Path = LISTED
+    workers: Workers = field(default_factory=Processes)
 
     @cached_property
     def folder(self) -> Path:
@@ -174,21 +194,32 @@ class Arena:
             raise FadaError(f"{self.recipe}: no manuscript {min(unknown)!r} in the arena.")
         chosen = [one for one in manuscripts if not self.only or one.manuscript in self.only]
         lines = lines_of(chosen, self.data)
-        for one in track(chosen, "manuscripts"):
-            self._climb(one, lines[one.manuscript])
+        todo = [
+            Climb(one, lines[one.manuscript], seed)
+            for one in chosen
+            for seed in (None, *self.seeds)
+            if self._missing(one, seed)
+        ]
+        climb = replace(self, workers=Processes())._climb  # of its own: nothing else goes to the workers
+        done = self.workers.each(climb if self.workers == Processes() else partial(_on_one_thread, climb), todo)
+        for _ in track(done, "manuscripts", total=len(todo)):
+            pass
         write_text(self.folder / "table.md", table(self.folder, manuscripts, self._fingerprint))
         return self.folder
 
-    def _climb(self, one: Manuscript, lines: Sequence[Line]) -> None:
-        pool, test = divided(lines, MOST)
-        rungs = [rung for rung in RUNGS if not rung.corrected]
-        if missing := [rung for rung in rungs if not self._is_read(one, rung, 0)]:
-            self._read(one, missing, self.model, test, 0, {})
-        for seed in self.seeds:
-            for count in sorted({rung.corrected for rung in RUNGS if rung.corrected}):
-                missing = [r for r in RUNGS if r.corrected == count and not self._is_read(one, r, seed)]
-                if missing:
-                    self._adapted(one, missing, drawn(pool, count, seed), test, seed)
+    def _missing(self, one: Manuscript, seed: int | None) -> list[Rung]:
+        """Rungs that are not read yet: those with corrected lines of this seed, or those without."""
+        rungs = [rung for rung in RUNGS if bool(rung.corrected) == (seed is not None)]
+        return [rung for rung in rungs if not self._is_read(one, rung, seed or 0)]
+
+    def _climb(self, climb: Climb) -> None:
+        one, seed = climb.manuscript, climb.seed
+        pool, test = divided(climb.lines, MOST)
+        for count, missing in groupby(self._missing(one, seed), lambda rung: rung.corrected):
+            if seed is None:
+                self._read(one, list(missing), self.model, test, 0, {})
+            else:
+                self._adapted(one, list(missing), drawn(pool, count, seed), test, seed)
 
     def _adapted(
         self, one: Manuscript, rungs: Sequence[Rung], corrected: Sequence[Line], test: Sequence[Line], seed: int

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -88,14 +89,17 @@ class Cluster:
                 raise missing_extra("ray", "scale", "running on a Ray cluster") from None
             options: dict[str, Any] = {"address": self.address or "local"}
             if self.address is None:
-                options |= {"num_cpus": self.workers, "include_dashboard": False}
-            try:
-                ray.init(log_to_driver=False, configure_logging=False, logging_level=logging.ERROR, **options)
-            except Exception as error:  # Ray raises many kinds, all of them about the address or the machine
-                raise FadaError(
-                    f"the Ray cluster at {self.address or 'this machine'} cannot be used ({error}). "
-                    "Check --ray-address and its token, or leave --ray out."
-                ) from None
+                options |= {"num_cpus": self.workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            with _caught() as complaints:
+                try:
+                    ray.init(log_to_driver=False, configure_logging=False, logging_level=logging.ERROR, **options)
+                except Exception as error:  # Ray raises many kinds, all of them about the address or the machine
+                    token_asked = b"AuthToken" in complaints()
+                    problem = "it asks for a token, and this is not it" if token_asked else str(error)
+                    raise FadaError(
+                        f"the Ray cluster at {self.address or 'this machine'} cannot be used ({problem}). Check "
+                        "--ray-address and --ray-token (the file with the token of the cluster), or leave --ray out."
+                    ) from None
             try:
                 yield Running(ray, self)
             finally:
@@ -103,6 +107,23 @@ class Cluster:
         finally:
             if own_token is not None:
                 own_token.unlink(missing_ok=True)
+
+
+@contextmanager
+def _caught() -> Iterator[Callable[[], bytes]]:
+    """What Ray's own processes complain of on standard error, once a second while they look for a network or a token.
+
+    Gives what tells it so far.
+    """
+    with tempfile.TemporaryFile() as stream:
+        sys.stderr.flush()
+        before = os.dup(2)
+        os.dup2(stream.fileno(), 2)
+        try:
+            yield lambda: os.pread(stream.fileno(), 1 << 20, 0)
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,24 @@
 import heapq
 import json
 import shutil
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fada.common.files import check_file, replacing, text_file, write_json
+import numpy as np
+
+from fada.common.files import check_file, replacing, write_json
 from fada.common.say import progress_bar
 from fada.data.write import RECORD, own_folder, refuse_source
 from fada.errors import FadaError
 from fada.jobs.shards import PartNote
+
+AT_A_TIME = 1 << 25
+"""Bytes of all parts that are in memory while they are joined."""
 
 HEADED = (".tsv", ".csv")
 ROWS = (*HEADED, ".jsonl", ".txt")
@@ -32,15 +38,39 @@ class Merged:
 
 @dataclass(frozen=True)
 class _Part:
+    """A part with its note.
+
+    Attributes:
+        note: without what it tells of lines, which are many.
+        places: of its lines in the source; None where their order does not matter.
+        left_out: places of its lines that could not be read.
+    """
+
     path: Path
     note: PartNote
+    places: "array[int] | None"
+    left_out: "array[int]"
+
+    @classmethod
+    def read(cls, path: Path) -> "_Part":
+        note = PartNote.read(path)
+        try:
+            places = None if note.positions is None else array("q", note.positions)
+            left_out = array("q", note.left_out)
+        except OverflowError:
+            raise cls._damaged(path) from None
+        return cls(path, note.model_copy(update={"positions": None, "left_out": []}), places, left_out)
 
     @property
-    def positions(self) -> list[int]:
+    def positions(self) -> "array[int]":
         """Where its lines stand in the source."""
-        if self.note.positions is None or len(self.note.positions) != self.note.count:
-            raise FadaError(f"{PartNote.path(self.path)}: damaged (no positions). Run the shard of this part again.")
-        return self.note.positions
+        if self.places is None or len(self.places) != self.note.count:
+            raise self._damaged(self.path)
+        return self.places
+
+    @staticmethod
+    def _damaged(path: Path) -> FadaError:
+        return FadaError(f"{PartNote.path(path)}: damaged (no positions). Run the shard of this part again.")
 
     @property
     def record(self) -> Path:
@@ -60,7 +90,7 @@ def merge(parts: Sequence[Path], out: Path) -> Merged:
         FadaError: if a part is missing, doubled, unfinished, damaged or of another job.
     """
     refuse_source(parts, out)
-    found = sorted((_Part(path, PartNote.read(path)) for path in parts), key=lambda part: part.note.shard)
+    found = sorted(map(_Part.read, parts), key=lambda part: part.note.shard)
     _check(found)
     for part in found:
         if part.path.suffix.lower() != out.suffix.lower() or (part.path.is_dir() and out.suffix):
@@ -80,7 +110,7 @@ def merge(parts: Sequence[Path], out: Path) -> Merged:
         _merge_folders(found, out)
     else:
         raise FadaError(f"{out}: parts of the kind {kind} cannot be joined; tsv, csv, jsonl, txt, parquet, npz can.")
-    count, left_out = (sum(part.note.count for part in found), sum(len(part.note.left_out) for part in found))
+    count, left_out = (sum(part.note.count for part in found), sum(len(part.left_out) for part in found))
     return Merged(len(found), count, left_out, found[0].note.unit)
 
 
@@ -102,52 +132,66 @@ def _check(parts: Sequence[_Part]) -> None:
     if missing := sorted({*range(1, first.note.of + 1)} - {*numbers}):
         listed = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
         raise FadaError(f"{len(missing)} of {first.note.of} parts are missing: {listed}. Run these shards, then merge.")
-    if first.note.positions is None:
+    if first.places is None:
         return
-    held = sorted(chain.from_iterable({*part.positions, *part.note.left_out} for part in parts))
-    if held != list(range(first.note.total)):
+    if not _hold_all(parts, first.note.total):
         raise FadaError(
-            f"the parts hold {len(held)} lines or pages, expected each of the source's {first.note.total} once: the "
-            "source was changed while the shards ran. Run all shards again."
+            f"the parts do not hold each of the source's {first.note.total} lines or pages once: the source was "
+            "changed while the shards ran. Run all shards again."
         )
+
+
+def _hold_all(parts: Sequence[_Part], total: int) -> bool:
+    """Whether the parts hold all places of the source, each in one of them; lines of a photograph share a place."""
+    if sum(len(part.positions) + len(part.left_out) for part in parts) < total:
+        return False
+    seen = np.zeros(max(total, 0), dtype=bool)
+    for part in parts:
+        places = np.unique(np.asarray(part.positions + part.left_out))
+        if len(places) and (places[0] < 0 or places[-1] >= total or seen[places].any()):
+            return False
+        seen[places] = True
+    return bool(seen.all())
 
 
 def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
     """Tables and texts of one line a record, in constant memory."""
     headed = out.suffix.lower() in HEADED
-    with ExitStack() as stack, progress_bar() as progress:
-        opened = [
-            stack.enter_context(part.path.open(encoding="utf-8", errors="surrogateescape", newline=""))
-            for part in parts
-        ]
-        heads = [next(stream, "") if headed else "" for stream in opened]
-        full = {head for head, part in zip(heads, parts, strict=True) if part.note.count}
-        if len(full) > 1:
-            raise FadaError(f"{parts[0].path}: the parts have different columns. Run the shards by the same version.")
+    heads = {_first_row(part.path) for part in parts if part.note.count} if headed else set()
+    if len(heads) > 1:
+        raise FadaError(f"{parts[0].path}: the parts have different columns. Run the shards by the same version.")
+    streams = [zip(part.positions, _rows(part, headed, AT_A_TIME // len(parts)), strict=True) for part in parts]
+    with progress_bar() as progress, replacing(out) as temporary, temporary.open("wb") as written:
         task = progress.add_task("joining", total=sum(part.note.count for part in parts))
-        with text_file(out) as written:
-            written.write(next(iter(full), heads[0]))
-            streams = [
-                zip(part.positions, _rows(part, stream), strict=True)
-                for part, stream in zip(parts, opened, strict=True)
-            ]
-            for _, row in heapq.merge(*streams, key=lambda placed: placed[0]):
-                written.write(row)
-                progress.advance(task)
+        if headed:
+            written.write(next(iter(heads), _first_row(parts[0].path)))
+        for _, row in heapq.merge(*streams, key=lambda placed: placed[0]):
+            written.write(row)
+            progress.advance(task)
     _write_record(parts, out.with_name(f"{out.name}.{RECORD}"))
 
 
-def _rows(part: _Part, stream: Iterator[str]) -> Iterator[str]:
-    expected = part.note.count
-    number = 0
-    for number, row in enumerate(stream, 1):
-        if number > expected or not row.endswith("\n"):
+def _first_row(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.readline()
+
+
+def _rows(part: _Part, headed: bool, size: int) -> Iterator[bytes]:
+    """The rows of a part, about `size` bytes at a time: its file is not kept open, as there may be thousands."""
+    place, left = len(_first_row(part.path)) if headed else 0, part.note.count
+    while True:
+        with part.path.open("rb") as stream:
+            stream.seek(place)
+            rows = stream.readlines(max(1, size))
+            place = stream.tell()
+        if len(rows) > left or (rows and not rows[-1].endswith(b"\n")):
+            raise _changed(part)
+        if not rows:
             break
-        yield row
-    else:
-        if number == expected:
-            return
-    raise _changed(part)
+        yield from rows
+        left -= len(rows)
+    if left:
+        raise _changed(part)
 
 
 def _changed(part: _Part) -> FadaError:

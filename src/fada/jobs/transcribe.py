@@ -35,6 +35,9 @@ FOREIGN_SHARE = 0.1
 LOW_CONFIDENCE = 0.75
 """A mean confidence below this is told."""
 
+NAMED = 20
+"""So many of the lines in which nothing was read are named, and no more are kept in memory."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -184,7 +187,8 @@ class _Tally:
 
     domains: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    empty: list[str] = field(default_factory=list)
+    empty: int = 0
+    first_empty: list[str] = field(default_factory=list)
     confidence: float = 0.0
     lines: int = 0
 
@@ -197,7 +201,9 @@ class _Tally:
             if "error" in row:
                 tally.failed[row["id"]] = str(Skipped(row["source"], row["error"]))
             elif not (row.get("text") or "").strip():
-                tally.empty.append(row["id"])
+                tally.empty += 1
+                if len(tally.first_empty) < NAMED:
+                    tally.first_empty.append(row["id"])
             if "confidence" in row:
                 tally.confidence += row["confidence"]
                 tally.lines += 1
@@ -205,8 +211,8 @@ class _Tally:
 
     def notes(self) -> list[str]:
         """Of the lines in which nothing was read."""
-        named = ", ".join(self.empty[:20]) + (", ..." if len(self.empty) > 20 else "")
-        return [f"nothing was read in {len(self.empty)} lines: {named}"] if self.empty else []
+        named = ", ".join(self.first_empty) + (", ..." if self.empty > NAMED else "")
+        return [f"nothing was read in {self.empty} lines: {named}"] if self.empty else []
 
 
 def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None, rows: Mapping[str, Row]) -> list[str]:
