@@ -71,7 +71,7 @@ function open() {
   source?.close();
   source = new EventSource("/api/events");
   source.onopen = () => {
-    if (connected === false) tell("lost");
+    if (!connected) tell("lost"); // what happened before is not told again, from the first moment on
     connected = true;
     tell("online", true);
   };

@@ -54,6 +54,7 @@ export class Desk {
 
   async open(documentNumber, pageNumber) {
     const [document_, settings] = await Promise.all([get(`/documents/${documentNumber}`), get("/settings")]);
+    if (this.closed) return;
     this.document = document_;
     this.settings = { ...settings, follow: remembered("follow", true) };
     this.main.className = "desk";
@@ -74,9 +75,9 @@ export class Desk {
   }
 
   close() {
+    this.closed = true;
     this.leave?.forEach((end) => end());
     removeEventListener("keydown", this.onkey);
-    this.onkey = null;
     for (const row of this.rows.values()) row.leave();
     this.drawer.leave();
     this.main.removeAttribute("data-pane");
@@ -85,7 +86,7 @@ export class Desk {
   /** The palette; asked for again until it comes, and when what the model can write, or its use, may have changed. */
   async #loadSigns() {
     try { this.signs.set(await get(`/documents/${this.document.id}/signs`)); } catch (error) {
-      if (error.passing && this.onkey) setTimeout(() => this.#loadSigns(), 2000);
+      if (error.passing && !this.closed) setTimeout(() => this.#loadSigns(), 2000);
     }
   }
 
@@ -139,7 +140,7 @@ export class Desk {
     this.settings = { ...kept, follow };
     remember("follow", follow);
     this.main.classList.toggle("colours", kept.confidence_colours);
-    try { this.settings = { ...(await put("/settings", kept)), follow }; } catch (error) { complain(error); }
+    try { await put("/settings", kept); } catch (error) { complain(error); }
     await this.reload();
   }
 
@@ -178,8 +179,15 @@ export class Desk {
     this.foot.replaceChildren(h("p", { class: "nothing" }, text), bones());
   }
 
+  /** Show a page, unless another one is wished for before it comes. */
   async #openPage(id, focus = true) {
-    const page = await get(`/pages/${id}`);
+    this.turning = id;
+    let page;
+    try { page = await get(`/pages/${id}`); } catch (error) {
+      if (this.turning === id) this.turning = this.page?.id;
+      throw error;
+    }
+    if (this.closed || this.turning !== id) return;
     for (const row of this.rows.values()) row.leave();
     this.rows.clear();
     this.active = null;
@@ -246,9 +254,12 @@ export class Desk {
         this.again = false;
         try {
           this.document = await get(`/documents/${this.document.id}`);
-          if (!this.page && this.document.pages.length) await this.#openPage(this.document.pages[0].id);
+          if (!this.turning && this.document.pages.length) await this.#openPage(this.document.pages[0].id, !touched());
           else if (this.page) {
-            const page = await get(`/pages/${this.page.id}`);
+            const { id } = this.page;
+            const page = await get(`/pages/${id}`);
+            if (this.closed) return;
+            if (this.page.id !== id) { this.again = true; continue; } // turned meanwhile
             this.page = page;
             this.#lines(page.lines);
             this.viewer.show(page, this.document.direction === "rtl");
@@ -256,7 +267,7 @@ export class Desk {
           }
           this.#pagesShown();
         } catch (error) {
-          if (error.status === 404) { this.go("#/"); break; }
+          if (error.status === 404 && !this.closed) { this.go("#/"); break; }
         }
       } while (this.again);
       this.loading = null;
@@ -272,9 +283,10 @@ export class Desk {
 
   /** Another page of the same document. */
   async turnTo(id) {
-    if (id === this.page?.id) return;
+    if (id === this.turning) return;
+    this.turning = id;
     await sendAll();
-    await this.#openPage(id);
+    if (id === this.turning) await this.#openPage(id, !touched());
   }
 
   // --- what is heard ---
@@ -347,12 +359,7 @@ export class Desk {
       toast("There is nothing to confirm. Type what stands there, or mark the line as not text (Alt N).");
       return;
     }
-    if (row.saver.dirty || line.state !== "confirmed" || line.text !== text) {
-      row.field.value = text;
-      row.ghost = "";
-      row.draw();
-      row.saver.want({ text, state: "confirmed" }, { soon: true });
-    }
+    if (row.saver.dirty || line.state !== "confirmed" || line.text !== text) row.confirm(text);
     if (!this.step(row, 1)) {
       speak("The last line of the page.");
       (this.onward ?? this.foot).focus?.();
@@ -422,7 +429,7 @@ export class Desk {
     this.drawer.element.hidden = !open;
     this.main.classList.toggle("knowing", open);
     this.knows.setAttribute("aria-expanded", String(open));
-    if (open) { this.drawer.show(this.document.id); this.drawer.focus(); } else this.active?.field.focus({ preventScroll: true });
+    if (open) this.drawer.show(this.document.id).then(() => this.drawer.focus()); else this.active?.field.focus({ preventScroll: true });
   }
 
   #uncertain() {
@@ -443,8 +450,7 @@ export class Desk {
   }
 
   async #undo(row) {
-    await row.saver.send();
-    row.saver.settle(await post(`/lines/${row.id}/undo`, { version: row.line.version }), null);
+    row.saver.took(await row.saver.after(() => post(`/lines/${row.id}/undo`, { version: row.line.version })));
     row.flash();
     speak("Undone");
   }
@@ -487,9 +493,8 @@ export class Desk {
   async cutAt(row, at) {
     this.#cut(false);
     try {
-      await row.saver.send();
       const began = performance.now();
-      const [, second] = await post(`/lines/${row.id}/split`, { version: row.line.version, at });
+      const [, second] = await row.saver.after(() => post(`/lines/${row.id}/split`, { version: row.line.version, at }));
       await this.reload();
       this.#reading(began, row.id, second.id);
       this.rows.get(second.id)?.focus();
@@ -500,10 +505,8 @@ export class Desk {
   async #join(row) {
     const next = this.rows.get(this.order[this.order.indexOf(row.id) + 1]);
     if (!next) { toast("There is no line after this one."); return; }
-    await Promise.all([row.saver.send(), next.saver.send()]);
-    const lines = [row, next].map(({ line }) => ({ id: line.id, version: line.version }));
     const began = performance.now();
-    const joined = await post("/lines/join", { lines });
+    const joined = await row.saver.after(() => next.saver.after(() => post("/lines/join", { lines: [row, next].map(({ line: { id, version } }) => ({ id, version })) })));
     await this.reload();
     this.#reading(began, joined.id);
     this.rows.get(joined.id)?.focus();
@@ -523,10 +526,12 @@ export class Desk {
   }
 
   async #delete(row) {
-    await row.saver.send();
-    const { line } = row;
     const next = this.order[this.order.indexOf(row.id) + 1] ?? this.order[this.order.indexOf(row.id) - 1];
-    await remove(`/lines/${row.id}?version=${line.version}`);
+    const line = await row.saver.after(async () => {
+      const { line: last } = row;
+      await remove(`/lines/${last.id}?version=${last.version}`);
+      return last;
+    });
     await this.reload();
     this.rows.get(next)?.focus();
     toast(`Line ${line.order + 1} is deleted.`, { action: "Bring it back", onaction: () => this.#restore(line).catch(complain), seconds: 15 });
@@ -552,9 +557,8 @@ export class Desk {
   async #shape(id, outline, baseline) {
     const row = this.rows.get(id);
     try {
-      await row.saver.send();
       const began = performance.now();
-      const line = await put(`/lines/${id}/outline`, { version: row.line.version, outline, baseline });
+      const line = await row.saver.after(() => put(`/lines/${id}/outline`, { version: row.line.version, outline, baseline }));
       row.hear(line);
       this.#reading(began, id);
       this.viewer.update(line);

@@ -203,11 +203,11 @@ export function accepts(element, take) {
   });
 }
 
-/** Wait until calls have ceased for some milliseconds; `.waiting()` tells whether one is to come, `.cancel()` forgets it. */
+/** Wait until calls have ceased for some milliseconds; `.waiting()` tells whether one is to come, `.now()` does not wait. */
 export function calmed(milliseconds, run) {
-  let timer = null;
-  const later = (...args) => { clearTimeout(timer); timer = setTimeout(() => { timer = null; run(...args); }, milliseconds); };
-  later.cancel = () => { clearTimeout(timer); timer = null; };
+  let timer = null, given = [];
+  const later = (...args) => { clearTimeout(timer); given = args; timer = setTimeout(later.now, milliseconds); };
+  later.now = () => { if (timer === null) return; clearTimeout(timer); timer = null; run(...given); };
   later.waiting = () => timer !== null;
   return later;
 }

@@ -53,13 +53,18 @@ export class Frequencies {
   }
 
   async #ask() {
+    const mine = this.turn = (this.turn ?? 0) + 1; // an answer that comes after a later question is not shown
     if (new Set(this.texts.map((text) => text.domain)).size < 2) {
       this.result.replaceChildren(this.texts.length ? h("p", { class: "note" }, "One more is needed to compare.") : "");
       return;
     }
     const form = new FormData();
     for (const { file, domain } of this.texts) form.append("files", file, `${domain.replace(/[\\/]/g, "_")}.txt`); // a file is named after its domain
-    try { this.#show(await upload("/frequencies", form)); } catch (error) { complain(error); }
+    if (!this.result.childElementCount) this.result.replaceChildren(h("p", { class: "note" }, "Counting…"));
+    try {
+      const found = await upload("/frequencies", form);
+      if (mine === this.turn) this.#show(found);
+    } catch (error) { if (mine === this.turn) this.result.replaceChildren(); complain(error); }
   }
 
   #show(found) {
@@ -110,10 +115,11 @@ export class Reports {
     this.main.className = "explorer";
     header(this.top, "reports");
     const runs = (await get("/runs")).filter((run) => run.report);
+    if (this.closed) return;
     this.main.replaceChildren(h("section", { class: "zone" }, h("h1", {}, "Reports"),
       h("p", { class: "lead" }, runs.length ? `${count(runs.length, "run")} in the project folder ${runs.length === 1 ? "has" : "have"} a report.` : "No run in the project folder has a report. fada report writes one for a run."),
       h("ul", { class: "documents" }, runs.map((run) => h("li", {}, h("a", { class: "card", href: `/api/runs/${run.id}/report`, target: "_blank", rel: "noopener" }, h("b", { class: "title" }, run.name), h("span", { class: "note" }, "opens in a new tab")))))));
   }
 
-  close() {}
+  close() { this.closed = true; }
 }

@@ -37,7 +37,8 @@ export class Knowledge {
 
   focus() { this.element.querySelector("select")?.focus(); }
 
-  leave() { this.sendTargets.cancel(); this.sendWeights.cancel(); }
+  /** What was moved last goes out before all is left. */
+  leave() { this.sendTargets.now(); this.sendWeights.now(); this.sendMix?.now(); }
 
   async show(document_) {
     const other = this.document !== document_;
@@ -111,6 +112,7 @@ export class Knowledge {
   // --- what is shown ---
 
   #take(known) {
+    const at = this.element.contains(document.activeElement) ? document.activeElement : null;
     this.known = known;
     this.version = known.version;
     this.stale = false;
@@ -126,6 +128,13 @@ export class Knowledge {
     this.#drawTargets();
     this.#drawWeights();
     this.#drawWorth();
+    if (at && !at.isConnected) this.#again(at)?.focus({ preventScroll: true });
+  }
+
+  /** What stands now where an element stood. */
+  #again(old) {
+    const called = (one) => one.id || one.getAttribute("aria-label") || one.textContent;
+    return [...this.body.querySelectorAll(old.tagName)].find((one) => called(one) === called(old));
   }
 
   /** The frequencies that were set by hand. */
@@ -154,7 +163,8 @@ export class Knowledge {
   #drawMix(mix) {
     this.domainBox.querySelectorAll("p, progress, .mix").forEach((one) => one.remove());
     const inputs = new Map();
-    const send = calmed(300, () => {
+    this.sendMix?.now();
+    const send = this.sendMix = calmed(300, () => {
       const shares = Object.fromEntries([...inputs].map(([name, input]) => [name, Number(input.value)]).filter(([, share]) => share > 0));
       if (Object.keys(shares).length) this.#put({ mix: shares });
     });
@@ -203,7 +213,7 @@ export class Knowledge {
 
   // --- frequencies ---
 
-  #scale() { return Math.sqrt(1.3 * Math.max(0.02, ...this.known.targets.map((one) => Math.max(one.frequency, one.counted)))); }
+  #scale() { return Math.sqrt(1.3 * Math.max(0.02, ...this.edits.values(), ...this.known.targets.map((one) => Math.max(one.frequency, one.counted)))); }
 
   #drawTargets() {
     const { targets } = this.known;
@@ -233,7 +243,11 @@ export class Knowledge {
     draw();
   }
 
-  #target(character) { return this.known.targets.find((one) => one.character === character); }
+  /** A character as the server has it, with the frequency that was set here since. */
+  #target(character) {
+    const found = this.known.targets.find((one) => one.character === character);
+    return found && { ...found, frequency: this.edits.get(character) ?? (found.edited ? found.counted : found.frequency) };
+  }
 
   /** A bar that is dragged, moved by arrows, or given a number. */
   #bar(character) {
@@ -253,7 +267,6 @@ export class Knowledge {
     const set = (value) => {
       const target = this.#target(character);
       if (Math.abs(value - target.counted) < 1e-9) this.edits.delete(character); else this.edits.set(character, Math.min(Math.max(value, 0), 0.95));
-      target.frequency = value;
       this.#refresh();
       this.sendTargets();
     };

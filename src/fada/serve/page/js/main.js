@@ -24,11 +24,7 @@ async function route() {
   screen?.close();
   const Screen = { d: Desk, frequencies: Frequencies, reports: Reports }[where] ?? Start;
   screen = new Screen(main, top_, go);
-  const opened = screen;
-  try {
-    await screen.open(Number(document_), Number(page));
-    if (mine !== turn && opened !== screen) opened.close();
-  } catch (error) {
+  try { await screen.open(Number(document_), Number(page)); } catch (error) {
     if (mine !== turn) return;
     header(top_, "");
     main.className = "start";

@@ -41,7 +41,7 @@ export class Row {
     this.origins = [];
     this.undone = [];
     this.past = [];
-    this.asked = 0;
+    this.turn = 0;
     this.saver = new Saver(line, desk.key(line), {
       saved: (saved) => this.#saved(saved),
       conflict: (mine, theirs) => this.#conflict(mine, theirs),
@@ -51,12 +51,7 @@ export class Row {
     this.#build();
     this.#take(line);
     const kept = this.saver.kept();
-    if (kept) {
-      if (kept.text !== undefined) this.field.value = kept.text;
-      this.saver.line = { ...line, version: kept.version };
-      this.saver.want({ text: kept.text, ...(kept.state ? { state: kept.state } : {}) }, { soon: true });
-      this.draw();
-    }
+    if (kept?.text !== undefined) this.#set(kept.text, TYPED);
   }
 
   get line() { return this.saver.line; }
@@ -168,11 +163,13 @@ export class Row {
 
   /** Somebody else, or the machine, changed the line. */
   hear(line) {
+    const { reading } = this.line;
     if (!this.saver.hear(line)) return;
     const before = this.shown;
-    this.#take(line);
+    this.#keepGhost(() => this.#take(line));
     this.element.classList.remove("reading");
     if (before !== this.shown) this.flash();
+    if (this.ghost && this.active && line.state === "typed" && line.reading !== reading) this.#follow(); // with what is known now
   }
 
   #saved(line) {
@@ -183,13 +180,18 @@ export class Row {
       if (line.state !== "draft") this.hides = false;
       if (document.activeElement === this.field && line.state === "typed") this.#shownMark(line);
       else this.#keepGhost(() => this.#take(line));
-    } else if (!this.saver.dirty) this.#take(line); // taken back, or theirs
+    } else if (this.saver.wanted === null) this.#take(line); // taken back, or theirs
     this.desk.changed(this);
   }
 
   #shownMark(line) { this.mark.replaceChildren(); this.mark.title = STATES[line.state]; this.draw(); }
 
-  #keepGhost(run) { const { ghost } = this; run(); if (this.line.state === "typed") { this.ghost = ghost; this.draw(); } }
+  /** A proposal stands for as long as the text that it follows. */
+  #keepGhost(run) {
+    const { ghost, text } = this;
+    run();
+    if (this.line.state === "typed" && this.text === text) { this.ghost = ghost; this.draw(); }
+  }
 
   flash() {
     this.element.classList.remove("changed");
@@ -236,6 +238,10 @@ export class Row {
       if (text !== now && found.every((one) => one.text !== text) && found.length < 6) found.push({ text });
     }
     this.offered = found;
+    const told = line.state === "draft" ? line.expected_word_error : null;
+    const all = JSON.stringify([now, found, told]);
+    if (this.chips.childElementCount && this.drawn === all) return; // one that is being pressed stays
+    this.drawn = all;
     this.chips.replaceChildren(...found.map(({ text, label }, at) => {
       const changes = changedWords(now, text);
       const shown = changes.slice(0, 3).flatMap((change, i) => [i ? " · " : "", change.gone && h("del", {}, change.gone), change.gone && change.new ? " " : "", change.new && h("ins", {}, change.new)]);
@@ -244,9 +250,7 @@ export class Row {
         onclick: () => { this.put(text); this.field.focus(); },
       }, h("kbd", {}, String(at + 1)), label && h("small", {}, label), h("span", {}, shown, changes.length > 3 ? " …" : ""));
     }));
-    if (line.expected_word_error !== null && line.state === "draft") {
-      this.chips.append(h("span", { class: "certainty" }, `about ${percent(1 - line.expected_word_error)} of the words right`));
-    }
+    if (told !== null) this.chips.append(h("span", { class: "certainty" }, `about ${percent(1 - told)} of the words right`));
   }
 
   /** Take one of the other readings, the first is 1. */
@@ -343,6 +347,27 @@ export class Row {
     this.origins = [...origins.slice(0, start), ...now.slice(start, now.length - end).map(() => who), ...origins.slice(origins.length - end, end ? undefined : 0)];
   }
 
+  /** Another text in the field, without a proposal and without being asked for one; what is new in it was written by `who`. */
+  #set(text, who) {
+    const { field } = this;
+    const before = field.value;
+    if (before !== text) field.value = text;
+    this.#wrote(before, who);
+    this.before = text;
+    this.beforeAt = field.selectionStart;
+    this.ghost = "";
+    this.hides = false;
+    this.waiting = false;
+    this.turn++;
+    this.draw();
+  }
+
+  /** The line is right as it is seen. */
+  confirm(text) {
+    this.#set(text, READ);
+    this.saver.want({ text, state: "confirmed" }, { soon: true });
+  }
+
   /** A text that was chosen, not typed. */
   put(text) {
     this.before = this.field.value;
@@ -366,14 +391,16 @@ export class Row {
 
   #typed(event) {
     const { field } = this;
-    if (field.value.includes("\n")) { // pasted
-      const at = field.selectionStart;
-      field.value = field.value.replace(/\s*\n+\s*/g, " ");
+    if (field.value.includes("\n")) { // pasted, or Enter of a keyboard that sends no keys
+      const flat = (text) => text.replace(/\s*\n+\s*/g, event.inputType === "insertLineBreak" ? "" : " ");
+      const at = flat(field.value.slice(0, field.selectionStart)).length;
+      field.value = flat(field.value);
       field.setSelectionRange(at, at);
+      if (event.inputType === "insertLineBreak") { this.#enter(); return; }
     }
     this.#remember();
     const inserted = (event.inputType ?? "").startsWith("insert");
-    if (inserted && event.data === " ") this.#expand();
+    if (inserted && event.data === " ") this.#expand(/\\(\S+) $/u);
     this.#wrote(this.before ?? "");
     const typed = field.value.slice(0, field.selectionStart);
     if (this.ghost && inserted && event.data && this.ghost.startsWith(event.data) && field.selectionStart === field.value.length) this.ghost = this.ghost.slice(event.data.length);
@@ -383,34 +410,39 @@ export class Row {
     if (!event.isComposing && !/\\\S*$/u.test(typed)) this.#follow(inserted);
   }
 
-  /** `\et` and a space: a sign by its code. */
-  #expand() {
+  /** `\et` and a space, or the end of the line: a sign by its code. True if it was there at once. */
+  #expand(code) {
     const { field } = this;
-    const typed = field.value.slice(0, field.selectionStart);
-    const found = /\\(\S+) $/u.exec(typed);
-    if (!found) return;
-    if (!this.desk.signs.there) { this.desk.signs.waiting.push(() => this.#expandLater(found[0])); return; }
+    const found = code.exec(field.value.slice(0, field.selectionStart));
+    if (!found) return false;
+    if (!this.desk.signs.there) { this.desk.signs.waiting.push(() => this.#expandLater(found[1])); return false; }
     const sign = this.desk.signs.byCode(found[1]);
     if (sign) field.setRangeText(sign, found.index, field.selectionStart, "end");
+    return Boolean(sign);
   }
 
-  /** A code that was typed before the signs were there. */
-  #expandLater(code) {
+  /** A code that was typed before the signs were there; the line may be confirmed by now. */
+  #expandLater(name) {
     const { field } = this;
-    const sign = this.desk.signs.byCode(code.slice(1, -1));
-    const at = field.value.indexOf(code);
-    if (!sign || at < 0) return;
+    const sign = this.desk.signs.byCode(name);
+    const code = `\\${name}`;
+    const found = ` ${field.value} `.split(" ").findIndex((word) => word.endsWith(code)); // a code ends where a word does
+    if (!sign || found < 0) return;
+    const at = ` ${field.value} `.split(" ").slice(0, found + 1).join(" ").length - 1 - code.length;
+    const end = Math.min(at + code.length + 1, field.value.length);
+    const sure = this.saver.becomes === "confirmed";
     this.before = field.value;
     this.beforeAt = field.selectionStart;
     this.#remember();
     // Not "preserve": it would select the sign when the cursor stands right behind the code, and the next key would replace it.
-    const moved = (place) => (place <= at ? place : Math.max(at, place - code.length) + sign.length);
+    const moved = (place) => (place <= at ? place : Math.max(at, place - (end - at)) + sign.length);
     const [from, to] = [field.selectionStart, field.selectionEnd].map(moved);
-    field.setRangeText(sign, at, at + code.length);
+    field.setRangeText(sign, at, end);
     field.setSelectionRange(from, to);
     this.#wrote(this.before);
     this.#changed();
-    if (this.active) this.#follow();
+    if (sure) this.saver.want({ text: field.value, state: "confirmed" }, { soon: true });
+    else if (this.active) this.#follow();
   }
 
   /** Write a sign at the cursor, in place of a code that was begun. */
@@ -444,6 +476,7 @@ export class Row {
     this.under = true;
     while (this.waiting) {
       this.waiting = false;
+      const { turn } = this;
       const text = field.value, cursor = field.selectionStart;
       const at = this.#typedUpTo(cursor);
       const left = text.slice(0, at), right = text.slice(at);
@@ -451,10 +484,10 @@ export class Row {
       try {
         const words = await this.#placed(at);
         found = await post(`/lines/${this.id}/complete`, { prefix: left, words });
-        if (this.waiting || field.value !== text || field.selectionStart !== cursor) continue;
+        if (this.waiting || turn !== this.turn || field.value !== text || field.selectionStart !== cursor) continue;
         if (!found.text.startsWith(left) || !this.#placesOf(words, found.text.slice(left.length))) { this.#align(); continue; }
         this.#propose(found, left, right, cursor, words);
-      } catch { break; }
+      } catch { /* the next key asks again */ }
     }
     this.under = false;
   }
@@ -584,6 +617,13 @@ export class Row {
     return true;
   }
 
+  /** A proposal may come while the key goes down: after typed text it is taken first, and seen, before it counts. */
+  #enter() {
+    if (this.field.value && this.accept(true)) return;
+    if (this.#expand(/\\(\S+)$/u)) this.desk.coding(this, null);
+    this.desk.confirm(this);
+  }
+
   #key(event) {
     const { field } = this;
     if (event.isComposing) return;
@@ -592,10 +632,7 @@ export class Row {
     const forward = this.line.direction === "rtl" ? "ArrowLeft" : "ArrowRight";
     const control = (event.ctrlKey || event.metaKey) && !event.altKey;
     if (bare && event.key === "Enter" && this.desk.cutting) this.desk.cutAt(this, 0.5);
-    else if (bare && (event.key === "Enter" || (event.key === "ArrowDown" && !event.shiftKey))) {
-      // A proposal may come while the key goes down: after typed text it is taken first, and seen, before it counts.
-      if (!(field.value && this.accept(true))) this.desk.confirm(this);
-    }
+    else if (bare && (event.key === "Enter" || (event.key === "ArrowDown" && !event.shiftKey))) this.#enter();
     else if (bare && event.key === "ArrowUp" && !event.shiftKey) this.desk.step(this, -1);
     else if (bare && event.key === "Tab" && !event.shiftKey && this.ghost) this.accept(true);
     else if (bare && event.key === forward && !event.shiftKey && end && this.ghost) this.accept(false);

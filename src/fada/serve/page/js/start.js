@@ -12,17 +12,18 @@ export class Start {
     this.main.className = "start";
     header(this.top, "documents");
     const [models, settings] = await Promise.all([get("/models"), get("/settings")]);
+    if (this.closed) return;
     this.models = models;
     this.list = h("ul", { class: "documents" });
     this.empty = h("p", { class: "lead" }, "None yet. What you drop above is kept here, with every letter you type.");
     const table = h("div", { class: "table" }, this.#zone(settings), h("section", { class: "shelf" }, h("h2", {}, "Documents"), this.list, this.empty));
     accepts(table, (files) => this.#send(files));
     this.main.replaceChildren(table);
-    await this.load();
     this.leave = hear({ job: (job) => (["done", "failed", "cancelled"].includes(job.state) || job.state === "queued") && this.load(), page: () => this.load(), lost: () => this.load() });
+    await this.load();
   }
 
-  close() { this.leave?.(); }
+  close() { this.closed = true; this.leave?.(); }
 
   #zone(settings) {
     this.model = h("select", { id: "model" }, this.models.map((model) => h("option", { value: model.name, selected: model.name === settings.model },
@@ -68,7 +69,7 @@ export class Start {
     try {
       const { document: made } = await upload("/documents", form, (part) => { bar.value = part; });
       this.sent.replaceChildren();
-      this.go(`#/d/${made.id}`);
+      if (this.closed) toast(`“${made.name}” has come; it is among the documents.`); else this.go(`#/d/${made.id}`);
     } catch (error) { this.sent.replaceChildren(); complain(error); }
   }
 

@@ -89,14 +89,14 @@ export class Viewer {
       points: path(line.outline), "data-line": line.id, "data-state": line.state, class: line.id === this.active ? "active" : "",
     })));
     if (this.active && !this.shapes.has(this.active)) this.active = null;
-    if (this.mode === "shape") this.#showHandles();
+    if (this.edited && !this.shapes.has(this.edited.id)) this.setMode("look"); else if (this.edited) this.#redraw(); // a point that is held stays
   }
 
   update(line) {
     this.shapes.set(line.id, line);
     const shape = this.#shape(line.id);
     shape?.setAttribute("data-state", line.state);
-    shape?.setAttribute("points", path(line.outline));
+    if (this.edited?.id !== line.id) shape?.setAttribute("points", path(line.outline));
   }
 
   #shape(id) { return this.outlines.querySelector(`[data-line="${id}"]`); }
