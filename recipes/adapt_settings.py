@@ -31,7 +31,7 @@ from fada.experiments.division import divided, drawn, page_of
 from fada.models import registry
 from fada.models.network import Network
 from fada.training import adapt
-from fada.training.adapt import AdaptSettings, fine_tune
+from fada.training.folds import AdaptSettings, fine_tune
 from fada.training.lines import LineDataset
 from fada.training.reading import read_texts
 
@@ -81,14 +81,14 @@ def adapted(lines: Sequence[Line], replay: Sequence[Line], settings: AdaptSettin
     texts = [str(line.text) for line in lines]
     recognizer = registry.build(MODEL, texts)
     if way == "one":
-        fine_tune(recognizer, lines, replay, settings, settings.seed, "")
+        fine_tune(recognizer, lines, replay, settings, settings.seed)
         return recognizer
     folds = np.array_split(np.random.default_rng(settings.seed).permutation(len(lines)), settings.folds)
     mean = adapt.Mean()
     for number, held_out in enumerate(folds):
         part = registry.build(MODEL, texts)
         chosen = [line for i, line in enumerate(lines) if i not in held_out]
-        fine_tune(part, chosen, replay, settings, settings.seed + number, "")
+        fine_tune(part, chosen, replay, settings, settings.seed + number)
         mean.add(part.model.state_dict())
     mean.load_into(recognizer.model)
     return recognizer

@@ -29,7 +29,7 @@ from fada.evaluation.edits import score_lines
 from fada.experiments.division import divided, drawn
 from fada.models import registry
 from fada.models.ctc import CTCRecognizer
-from fada.training.adapt import AdaptSettings, fine_tune
+from fada.training.folds import AdaptSettings, fine_tune
 
 MOST, HIDDEN = 48, 0.15
 
@@ -76,7 +76,7 @@ def main(data: Path) -> None:
         for way, chosen in {"all": labelled, "half": [labelled[i] for i in order[: len(order) // 2]]}.items():
             after = registry.build(MODEL, [str(line.text) for line in chosen])
             assert isinstance(after, CTCRecognizer)
-            fine_tune(after, chosen, replay, settings, 0, "")
+            fine_tune(after, chosen, replay, settings, 0)
             new = rates(after, test, known)
             print(f"| {name}, {way} | {old[0]:.2f} → {new[0]:.2f} | {old[1]:.2f} → {new[1]:.2f} |", flush=True)
 

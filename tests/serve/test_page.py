@@ -23,7 +23,13 @@ LATIN = ("the quick brown fox", "jumps ouer the lazy", "dog ⁊ runs away")
 GREEK = ("ὦ ἄνδρες ἀθηναῖοι", "λόγος ἐν ἀρχῇ")
 HEBREW = ("בראשית ברא", "את השמים")
 __all__ = ["browser"]  # a fixture
-DOCUMENTS = {"latin": (LATIN, "ltr"), "other": (LATIN, "ltr"), "greek": (GREEK, "ltr"), "hebrew": (HEBREW, "rtl")}
+DOCUMENTS = {
+    "latin": (LATIN, "ltr"),
+    "other": (LATIN, "ltr"),
+    "greek": (GREEK, "ltr"),
+    "hebrew": (HEBREW, "rtl"),
+    "late": (LATIN, "ltr"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             desk,
             lines,
             model=str(served.model),
+            pages=2 if name == "late" else 1,
             symbols=recognizer.symbols,
             doubt=0.4,
             name=name,
@@ -155,6 +162,103 @@ def test_a_code_typed_before_the_signs_are_there_becomes_its_sign_when_they_come
     page.keyboard.type("y")  # the cursor stands behind the sign, which is not selected
     expect(tab.field(1)).to_have_value(f"{LATIN[0]} ⁊{after}y")
     tab.saved()
+
+
+class Late:
+    """Requests of a tab that are held back until they are let go, or answered by the server but never heard of."""
+
+    def __init__(self, tab: Tab, address: str, *, lost: bool = False) -> None:
+        self.tab, self.held, self.lost, self.open = tab, list[Any](), lost, False
+        tab.page.route(address, self._take)
+
+    def _take(self, route: Any) -> None:
+        if self.open:
+            route.fallback()
+            return
+        if self.lost:
+            route.fetch()
+        self.held.append(route)
+
+    def came(self, count: int = 1) -> None:
+        """Wait until so many are held."""
+        while len(self.held) < count:
+            self.tab.page.wait_for_timeout(20)
+
+    def let_go(self) -> None:
+        """All that are held, and all that come."""
+        self.open = True
+        for route in self.held:
+            route.continue_()
+
+
+def test_what_was_typed_while_an_answer_was_late_is_no_conflict_with_itself(tab: Tab, server: Server) -> None:
+    server.settings(drafts="never")  # so that a proposal stands behind an empty field
+    page = tab.open("late")
+    late = Late(tab, "**/api/lines/*", lost=True)
+    tab.field(1).click()
+    page.keyboard.type("the q")
+    late.came()  # the server has it, the page does not know
+    page.keyboard.type("ui")
+    late.open = True
+    page.reload()
+    expect(tab.field(1)).to_have_value("the qui")
+    tab.saved()
+    expect(tab.line(1).locator(".trouble")).to_be_empty()
+    assert server.lines("late")[0]["text"] == "the qui"
+    expect(tab.shown(1)).not_to_have_text(re.compile("^the quithe"))  # no proposal but the rest
+    page.keyboard.press("Alt+z")  # and an action waits for what is being saved
+    expect(tab.field(1)).to_have_value("the q")
+    tab.field(1).click()
+    late = Late(tab, "**/api/lines/*")
+    page.keyboard.type("u")
+    late.came()
+    page.keyboard.press("Alt+z")
+    late.let_go()
+    expect(tab.field(1)).to_have_value("the q")
+    expect(page.locator(".toast")).to_have_count(0)
+    tab.saved()
+
+
+def test_what_comes_late_is_not_shown_where_it_does_not_belong(tab: Tab, server: Server) -> None:
+    server.settings(drafts="never")
+    page = tab.open("late")
+    signs = Late(tab, "**/signs")
+    page.reload()
+    signs.came()
+    tab.field(3).click()
+    proposals = Late(tab, "**/complete")
+    page.keyboard.type("dog")
+    proposals.came()
+    page.keyboard.type(r" \et")  # a code at the end of a line that is confirmed before the signs are there
+    page.keyboard.press("Enter")
+    expect(tab.line(3)).to_have_attribute("data-state", "confirmed")
+    proposals.let_go()
+    signs.let_go()
+    expect(tab.field(3)).to_have_value("dog ⁊")
+    tab.saved()
+    expect(tab.line(3)).to_have_attribute("data-state", "confirmed")
+    expect(tab.shown(3).locator(".ghost")).to_have_count(0)
+    assert server.lines("late")[2]["text"] == "dog ⁊"
+
+    pages = Late(tab, "**/api/pages/*")  # a page that one has turned back from, and one that one has left
+    first, second = (one["id"] for one in server.get(f"/documents/{server.documents['late']}")["pages"])
+    base = f"#/d/{server.documents['late']}/p"
+    page.evaluate("hash => { location.hash = hash }", f"{base}/{second}")
+    pages.came()
+    page.evaluate("hash => { location.hash = hash }", f"{base}/{first}")
+    pages.came(2)
+    pages.held.reverse()
+    pages.let_go()
+    expect(page.locator(".pages")).to_have_value(str(first))
+    expect(tab.field(3)).to_have_value("dog ⁊")
+    pages = Late(tab, "**/api/pages/*")
+    page.evaluate("hash => { location.hash = hash }", f"{base}/{second}")
+    pages.came()
+    page.evaluate("() => { location.hash = '#/' }")
+    page.get_by_role("heading", name="Read a manuscript").wait_for()
+    pages.let_go()
+    expect(page.locator(".documents li")).to_have_count(len(DOCUMENTS))
+    expect(page.locator(".lines")).to_have_count(0)
 
 
 def test_words_that_somebody_wrote_or_confirmed_stay_while_the_rest_is_read_again(tab: Tab, server: Server) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import Browser, expect
 
 from fada.models import registry
-from fada.training.adapt import AdaptSettings, fine_tune
+from fada.training.folds import AdaptSettings, fine_tune
 from tests.support.model_folders import whisper_folder
 from tests.support.tabs import Server, Tab, accessible, browser, in_a_browser, page_xml
 from tests.support.training_lines import drawn_line, image_lines, sound_lines
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     torch.manual_seed(0)
     recognizer = registry.build("crnn:tiny", [str(line.text) for line in lines])
     settings = AdaptSettings(epochs=1, fewest_steps=150, learning_rate=5e-3, augment=0.3)
-    fine_tune(recognizer, lines, (), settings, 0, "base")
+    fine_tune(recognizer, lines, (), settings, 0)
     recognizer.save_pretrained(place / "model")
     served = Server(place / "project", place / "model")
     served.start()

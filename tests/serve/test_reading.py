@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from fada.data.synthetic.pages import Layout, make_page
 from fada.models.crnn import CRNNRecognizer
 from fada.serve.jobs import Cancelled, Worker, WorkerLostError
 from fada.serve.reading import Reader, completed_draft, corrected_doubt, expected_word_error, word_doubt
+from fada.serve.worker import segment
+from tests.data.segment.test_page import drawn_lines
 from tests.support.desks import SYMBOLS, finished, line_picture, opened, put_document, spelt
 
 ALTO = """<?xml version="1.0" encoding="UTF-8"?>
@@ -154,6 +158,20 @@ def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) ->
     assert [page["state"] for page in pages] == ["failed", "read"]
     assert "ended unexpectedly" in pages[0]["message"]
     assert worker.pid not in (None, pid)
+
+
+@pytest.mark.parametrize(("lies", "told"), [(90, "lay on its side"), (180, "stood on its head")])
+def test_a_page_that_was_photographed_sideways_is_turned_upright(tmp_path: Path, lies: int, told: str) -> None:
+    page = make_page(drawn_lines(4), Layout(1, 4)).image.convert("RGB")
+    page.rotate(-lies, expand=True).save(tmp_path / "folio.png")
+    asked = {"file": str(tmp_path / "folio.png"), "upright": True, "right_to_left": False}
+    answers = list(segment(**asked, model="medieval", made=str(tmp_path / "made")))  # type: ignore[arg-type]
+    found = {name: value for answer in answers for name, value in answer.items()}
+    assert found["notes"] == [f"It {told}, and was turned."]
+    assert len(found["lines"]) == 4
+    assert (found["turned"]["width"], found["turned"]["height"]) == page.size
+    with Image.open(found["turned"]["file"]) as turned:
+        assert turned.tobytes() == page.tobytes()  # in its colours
 
 
 def test_a_stuck_worker_is_ended_and_a_cancelled_one_too(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from fada.data.line import Line
 from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.models import registry
 from fada.targets.target_set import TargetSet
-from fada.training.adapt import RECORD, REPLAY, AdaptSettings, adapt, fine_tune
+from fada.training.adapt import RECORD, REPLAY, adapt
+from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
 from tests.support.training_lines import drawn_line, image_lines, sound_lines
 
@@ -34,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
     lines = image_lines(40)
     recognizer = registry.build("crnn:tiny", [str(line.text) for line in lines])
-    fine_tune(recognizer, lines, (), QUICK.model_copy(update={"fewest_steps": 150, "learning_rate": 5e-3}), 0, "base")
+    fine_tune(recognizer, lines, (), QUICK.model_copy(update={"fewest_steps": 150, "learning_rate": 5e-3}), 0)
     recognizer.save_pretrained(folder)
     return folder
 
@@ -140,17 +141,18 @@ def test_other_kinds_of_models_adapt_by_the_same_command(kind: str, tmp_path: Pa
 def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: list[Line], tmp_path: Path) -> None:
     write_parquet(corrected, tmp_path / "lines.parquet")
     command = [sys.executable, "-c", "from fada.cli import main; main()", "adapt", str(base), "--folds", "2"]
-    command += ["--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--threads", "1", "--out"]
-    whole = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, text=True)
+    command += ["--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--out"]
+    whole = subprocess.run([*command, str(tmp_path / "whole"), "--threads", "1"], capture_output=True, text=True)
     assert whole.returncode == 0, whole.stderr
-    job = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    killed = [*command, str(tmp_path / "killed"), "--threads", "2"]  # side by side: the same result
+    job = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     first = tmp_path / "killed" / "folds" / "fold-0.pt"
     while job.poll() is None and not first.exists():
         time.sleep(0.05)
     job.send_signal(signal.SIGKILL)
     job.wait()
     if not (tmp_path / "killed" / RECORD).exists():  # it may have come to its end before the signal
-        again = subprocess.run([*command, str(tmp_path / "killed")], capture_output=True, text=True)
+        again = subprocess.run(killed, capture_output=True, text=True)
         assert again.returncode == 0, again.stderr
     records = [json.loads((tmp_path / name / RECORD).read_text("utf-8")) for name in ("whole", "killed")]
     assert {k: v for k, v in records[0].items() if k != "seconds"} == {

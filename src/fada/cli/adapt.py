@@ -34,7 +34,9 @@ def adapt(
     fewest_steps: int = typer.Option(120, min=1, help="Steps of each training at least, however few the lines."),
     learning_rate: float | None = typer.Option(None, help="At its peak. [that of the model's family]"),
     seed: int = typer.Option(0, help="Decides everything that is random."),
-    threads: int | None = typer.Option(None, min=1, help="CPU threads."),
+    threads: int | None = typer.Option(
+        None, min=1, help="CPU threads; small networks train their parts side by side. [all]"
+    ),
 ) -> None:
     """Fine-tune a model on 5 to 100 corrected lines, and tell what that is worth on lines it did not see.
 
@@ -47,8 +49,8 @@ def adapt(
     from fada.data.source import read_lines
     from fada.models.folders import resolve
     from fada.targets.target_set import TargetSet
-    from fada.training.adapt import AdaptSettings
-    from fada.training.adapt import adapt as run
+    from fada.training.adapt import Adapting
+    from fada.training.folds import AdaptSettings, train_folds
 
     if threads:
         torch.set_num_threads(threads)
@@ -69,7 +71,7 @@ def adapt(
     settings = AdaptSettings(
         folds=folds, epochs=epochs, fewest_steps=fewest_steps, learning_rate=learning_rate, seed=seed
     )
-    done = run(
+    begun = Adapting(
         model,
         corrected,
         out,
@@ -79,6 +81,8 @@ def adapt(
         replay=[line for line in read(replay) if line.text],
         unlabelled=read(unlabelled, untranscribed=True),
     )
+    train_folds(begun.folds, threads)
+    done = begun.finish()
     for reason in done.left_out.values():
         echo(f"left out: {reason}", err=True)
     echo(

@@ -54,6 +54,7 @@ def demo(
     quick: bool = typer.Option(False, "--quick", help="A few steps of each training: shows the path, not the result."),
     paper: bool = typer.Option(False, "--paper", help="The paper's story instead, on synthetic lines; some minutes."),
     jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time, with --paper."),
+    threads: int | None = typer.Option(None, min=1, help="Trainings at a time, without --paper. [one a core]"),
 ) -> None:
     """A manuscript that the built-in model never saw, read better step by step: its language found, lines corrected.
 
@@ -67,7 +68,7 @@ def demo(
         return
     from fada.experiments.demo import demo as run
 
-    done = run(out, quick=quick)
+    done = run(out, quick=quick, threads=threads)
     print_rows(done.rows(), f"{done.view.results[0].evaluation.lines} lines on other pages than the corrected ones")
     echo(f"language found: {done.told}")
     echo(f"report: {done.report}")

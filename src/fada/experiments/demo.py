@@ -26,7 +26,8 @@ from fada.models.folders import DEFAULT_MODEL, resolve
 from fada.models.registry import load_recognizer
 from fada.report.page import write_report
 from fada.report.sections import View
-from fada.training.adapt import AdaptSettings, adapt
+from fada.training.adapt import RECORD, Adapting
+from fada.training.folds import AdaptSettings, train_folds
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +71,13 @@ class Demo:
         return rows
 
 
-def demo(out: str | os.PathLike[str], *, quick: bool = False) -> Demo:
+def demo(out: str | os.PathLike[str], *, quick: bool = False, threads: int | None = 1) -> Demo:
     """Read the manuscript of the package by every rung, test, report.
 
     Args:
         out: folder for the adapted models, the predictions and the report.
         quick: a few steps only: shows the path, not the result.
+        threads: trainings at a time; None for one on each core. See :func:`fada.training.folds.train_folds`.
     """
     out = Path(out)
     source = SAMPLE / "lines.parquet"
@@ -89,8 +91,8 @@ def demo(out: str | os.PathLike[str], *, quick: bool = False) -> Demo:
     ladder = Ladder(load_recognizer(DEFAULT_MODEL), test, known)
     for rung in RUNGS:
         if rung.corrected:
-            folder = _adapted(out / f"with-{rung.corrected}-lines", drawn(pool, rung.corrected, 0), quick)
-            ladder = Ladder(load_recognizer(folder), test, known)
+            _adapt(out, pool, QUICK if quick else AdaptSettings(), threads)
+            ladder = Ladder(load_recognizer(_adapted(out, rung.corrected)), test, known)
         texts[rung.name], about[rung.name] = ladder.read(rung, LANGUAGE)
     _write_run(out, source, test, texts)
     names = [rung.name for rung in RUNGS]
@@ -105,12 +107,21 @@ def demo(out: str | os.PathLike[str], *, quick: bool = False) -> Demo:
     return Demo(out, report.views[0], report.path, str(about[names[1]]["inferred"]))
 
 
-def _adapted(folder: Path, corrected: Sequence[Line], quick: bool) -> Path:
-    """The model after some lines were corrected."""
-    if not (folder / "adapt.json").is_file():
-        log.info("learning from %d corrected lines of other pages", len(corrected), extra=BOLD)
-        adapt(DEFAULT_MODEL, corrected, folder, QUICK if quick else AdaptSettings())
-    return folder
+def _adapted(out: Path, corrected: int) -> Path:
+    """The model folder after so many lines were corrected."""
+    return out / f"with-{corrected}-lines"
+
+
+def _adapt(out: Path, pool: Sequence[Line], settings: AdaptSettings, threads: int | None) -> None:
+    """Make the adapted models that are not there yet; their trainings run side by side."""
+    missing = [count for count in (FEW, MOST) if not (_adapted(out, count) / RECORD).is_file()]
+    if not missing:
+        return
+    log.info("learning from %s corrected lines of other pages", " and from ".join(map(str, missing)), extra=BOLD)
+    begun = [Adapting(DEFAULT_MODEL, drawn(pool, count, 0), _adapted(out, count), settings) for count in missing]
+    train_folds([fold for one in begun for fold in one.folds], threads)
+    for one in begun:
+        one.finish()
 
 
 def _write_run(out: Path, source: Path, test: Sequence[Line], texts: dict[str, list[str]]) -> None:
@@ -123,5 +134,5 @@ def _write_run(out: Path, source: Path, test: Sequence[Line], texts: dict[str, l
     credit = (SAMPLE / "CREDITS.md").read_text(encoding="utf-8").strip()
     config = {"settings": settings, "fada_version": __version__, "licence": "CC BY 4.0", "citation": credit}
     write_json(out / "config.json", config)
-    learnt = {name: read_json(out / name / "adapt.json") for name in (f"with-{n}-lines" for n in (FEW, MOST))}
+    learnt = {_adapted(out, n).name: read_json(_adapted(out, n) / RECORD) for n in (FEW, MOST)}
     write_json(out / "metrics.json", {"test": {}, "history": [], "adapted": learnt})

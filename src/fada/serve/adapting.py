@@ -21,6 +21,8 @@ from fada.serve.store import Row, update
 
 FEWEST = 5
 _FOLDS = 3
+_STEPS = "folds/steps.json"
+"""Written by `fada adapt` while it trains."""
 _COMMAND = "from fada.cli import main; main()"
 
 
@@ -104,8 +106,7 @@ def _run(job: Running, model: str, lines: Path, out: Path) -> None:
         while process.poll() is None:
             if job.stopped:
                 raise Cancelled
-            done = len([*(out / "folds").glob("fold-*.pt")]) if (out / "folds").is_dir() else 0
-            job.tell(done, _FOLDS + 1, "adapting the model to the confirmed lines")
+            job.tell(*_steps(out), "adapting the model to the confirmed lines")
             try:
                 process.wait(0.3)
             except subprocess.TimeoutExpired:
@@ -124,6 +125,15 @@ def _run(job: Running, model: str, lines: Path, out: Path) -> None:
     if process.returncode:
         told = next((line.removeprefix("fada: ") for line in reversed(said) if line.startswith("fada: ")), None)
         raise FadaError(told or f"adapting ended with code {process.returncode}. Try again.")
+
+
+def _steps(out: Path) -> tuple[int, int]:
+    """How far the trainings are: steps done, and of how many."""
+    try:
+        told = json.loads((out / _STEPS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0, 0
+    return told["done"], told["total"]
 
 
 def read_with(desk: Desk, job: Running, number: int) -> None:

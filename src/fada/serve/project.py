@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
+from zlib import crc32
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -136,6 +137,10 @@ class Project:
         """The folder with what was uploaded for a document, and the pages made of it."""
         return self.folder / "documents" / str(document)
 
+    def made(self, document: int) -> Path:
+        """The folder with pages that were made of what was uploaded."""
+        return self.source(document) / "pages"
+
     def model(self, name: str) -> str:
         """The folder of a model that was adapted here; any other name as it is."""
         own = self.folder / "models" / name
@@ -171,7 +176,7 @@ class Project:
 
         steps = [256, 512, 1024, 2048, 4096]
         width = next((step for step in steps if width is not None and step >= width), None)
-        made = self.folder / "cache" / str(document) / f"{page}-{width or 'full'}.jpg"
+        made = self.folder / "cache" / str(document) / f"{page}-{picture_name(file)}-{width or 'full'}.jpg"
         if not made.is_file():
             with Image.open(file, formats=FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
@@ -186,6 +191,11 @@ class Project:
             with replacing(made) as temporary:
                 shown.save(temporary, format="JPEG", quality=85, progressive=True)
         return made
+
+
+def picture_name(file: Path) -> str:
+    """What tells the pictures of a page apart, before and after it was turned."""
+    return f"{crc32(file.name.encode()):08x}"
 
 
 def _shown(image: Image.Image) -> Image.Image:

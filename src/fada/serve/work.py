@@ -118,6 +118,8 @@ def _find_pages(desk: Desk, job: Running, document: Row, problems: list[str]) ->
 def _read_page(desk: Desk, job: Running, document: Row, page: Row) -> None:
     _set_page(desk, page["id"], "reading")
     rows = desk.lines_of(page["id"])
+    notes: list[str] = []
+    turned: dict[str, Any] = {}
     if not rows:
         if page["media"].startswith("audio:"):
             whole = shapes.box(page["width"], page["height"])
@@ -125,20 +127,26 @@ def _read_page(desk: Desk, job: Running, document: Row, page: Row) -> None:
         else:
             file, rtl = str(desk.page_file(page)), document["direction"] == "rtl"
             asked = {"file": file, "upright": bool(page["upright"]), "right_to_left": rtl}
-            found = [line for answer in job.run("segment", **asked) for line in answer["lines"]]
-        desk.store.write(
-            lambda connection: [
+            asked |= {"model": desk.project.model(document["model"]), "made": str(desk.project.made(document["id"]))}
+            answers = {name: value for answer in job.run("segment", **asked) for name, value in answer.items()}
+            found, notes, turned = answers["lines"], answers.get("notes", notes), answers.get("turned", turned)
+
+        def write(connection: sqlite3.Connection) -> None:
+            if turned:
+                picture = Path(turned["file"]).resolve().relative_to(desk.project.folder)
+                update(connection, "pages", page["id"], {**turned, "file": picture.as_posix()})
+            for place, line in enumerate(found):
                 lines.add(connection, {"page": page["id"], "place": place, **line}, "reader")
-                for place, line in enumerate(found)
-            ]
-        )
+
+        desk.store.write(write)
         rows = desk.lines_of(page["id"])
         desk.tell_page(page["id"])
     problems = emit(desk, job, document, rows)
     if problems and len(problems) == len(rows):
         raise FadaError(problems[0])
-    told = f"{len(problems)} lines could not be read: {problems[0]}" if problems else ""
-    _set_page(desk, page["id"], "read", _short(told))
+    if problems:
+        notes = [*notes, f"{len(problems)} lines could not be read: {problems[0]}"]
+    _set_page(desk, page["id"], "read", _short(" ".join(notes)))
 
 
 def _set_page(desk: Desk, page: int, state: str, message: str = "") -> None:

@@ -10,9 +10,10 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from fada.errors import FadaError
 
@@ -182,11 +183,19 @@ def _sound(file: Path, made: Path, seconds: int) -> Answer:
     }
 
 
-def segment(file: str, upright: bool, right_to_left: bool) -> Iterator[Answer]:
-    """The lines of a page image; an image that is shaped like a line is one."""
+def segment(file: str, upright: bool, right_to_left: bool, model: str, made: str) -> Iterator[Answer]:
+    """The lines of a page image, which is turned upright first if need be; an image that is shaped like a line is one.
+
+    Args:
+        model: that can tell which way up a page stands, if it reads images step by step; else the built-in one does.
+        made: folder for the picture of a page that was turned.
+    """
     from fada.data.images import load_line_image
     from fada.data.segment.detector import is_installed
     from fada.data.segment.page import LINE_HEIGHT, find_lines
+    from fada.data.segment.upright import SidewaysError, find_upright
+    from fada.models.folders import DEFAULT_MODEL
+    from fada.models.look import look_at
 
     image = load_line_image(file, upright=upright)
     width, height = image.size
@@ -197,10 +206,35 @@ def segment(file: str, upright: bool, right_to_left: bool) -> Iterator[Answer]:
         return
     if not is_installed():
         raise FadaError("finding lines on a page needs the extra [pages]: pip install 'fada[pages]', or draw them.")
-    found = find_lines(image, right_to_left=right_to_left)
-    if not found.lines:
-        raise FadaError("no text was found on this page. Is it blank, or not turned upright? Lines can be drawn.")
-    yield {"lines": [{"outline": [*line.outline], "baseline": [*line.baseline]} for line in found.lines]}
+    judge = _recognizer(model)
+    if (judge.kind, judge.modality) != ("ctc", "image"):
+        judge = _recognizer(DEFAULT_MODEL)
+    try:
+        find = partial(find_lines, right_to_left=right_to_left)
+        page = find_upright(image, find, partial(look_at, judge), "")
+    except SidewaysError:
+        raise FadaError("it lies on its side; which way up cannot be told. Turn the picture, drop it again.") from None
+    except FadaError as error:
+        raise FadaError(f"{str(error).removeprefix(': ')} Lines can be drawn.") from None
+    if page.turn:
+        yield {"turned": _turned(Path(file), upright, page.turn, Path(made))}
+    yield {"notes": [f"It {_LAY[page.turn]}, and was turned.", *page.notes[1:]] if page.turn else page.notes}
+    yield {"lines": [{"outline": [*line.outline], "baseline": [*line.baseline]} for line in page.found.lines]}
+
+
+_LAY = {90: "lay on its side", 180: "stood on its head", 270: "lay on its side"}
+
+
+def _turned(file: Path, upright: bool, turn: int, made: Path) -> Answer:
+    """The picture of a page, turned clockwise by so many degrees, in its colours."""
+    from fada.data.images import load_upright
+    from fada.data.segment.photographs import turned, write_image
+
+    picture = turned(load_upright(file, upright=upright)[0], turn)
+    made.mkdir(exist_ok=True)
+    place = made / f"{file.stem[:100]}-{crc32(bytes(file)):08x}-{turn}.png"
+    write_image(picture, place)
+    return {"file": str(place), "width": picture.width, "height": picture.height, "upright": False}
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,7 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fada._version import __version__
-from fada.common.files import check_writable, replacing, write_json
-from fada.common.say import progress_bar
+from fada.common.files import check_writable, write_json
 from fada.common.settings import read_json
-from fada.data.augment import Augment
 from fada.data.line import Line
 from fada.data.source import read_lines
 from fada.decoding.evidence import Automatic
@@ -40,6 +37,7 @@ from fada.models import registry
 from fada.models.folders import resolve
 from fada.models.network import Network
 from fada.targets.target_set import TargetSet
+from fada.training.folds import AdaptSettings, Fold, train_folds
 from fada.training.lines import LineDataset, tell_left_out
 from fada.training.reading import read_texts
 
@@ -53,34 +51,6 @@ REPLAY = "replay.parquet"
 _FOLD = "fold-{}.pt"
 _TYPICAL = 8.0
 """Lines after which the error usually begins to fall like a power of their number."""
-
-
-class AdaptSettings(BaseModel):
-    """How a model is adapted. Defaults were chosen once, on manuscripts that no result is reported on.
-
-    See `recipes/adapt_settings.py`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    folds: int = Field(default=3, ge=2, le=10, description="Parts the lines are divided into.")
-    epochs: int = Field(default=24, ge=1, description="Times every line is seen.")
-    fewest_steps: int = Field(default=120, ge=1, description="Steps at least, however few the lines.")
-    batch_size: int = Field(default=4, ge=1)
-    replay: float = Field(
-        default=0.25, ge=0, lt=1, description="Share of each batch that are lines the model knew before."
-    )
-    learning_rate: float | None = Field(default=None, gt=0, description="At its peak; its family's by default.")
-    plain: float = Field(
-        default=0.25, ge=0, le=1, description="Share of the steps, the last ones, on lines as they are."
-    )
-    augment: float = Field(default=1.0, ge=0, le=4)
-    hidden: float = Field(default=0.0, ge=0, lt=1, description="Share of a line that is painted over, in spans.")
-    seed: int = 0
-
-    def steps(self, lines: int) -> int:
-        """Steps of one training on so many lines."""
-        return max(self.fewest_steps, math.ceil(self.epochs * lines / self.batch_size))
 
 
 @dataclass(frozen=True)
@@ -115,6 +85,98 @@ class Adaptation:
     seconds: float = 0.0
 
 
+class Adapting:
+    """An adaptation that has begun: what its trainings need, and what becomes of them. Takes what `adapt` takes."""
+
+    def __init__(
+        self,
+        model: str,
+        lines: Sequence[Line],
+        out: Path,
+        settings: AdaptSettings | None = None,
+        *,
+        knowledge: Knowledge | None = None,
+        targets: TargetSet | None = None,
+        replay: Sequence[Line] = (),
+        unlabelled: Sequence[Line] = (),
+    ) -> None:
+        settings = settings or AdaptSettings()
+        self._started = time.monotonic()
+        if len(lines) < FEWEST:
+            raise FadaError(f"{len(lines)} corrected lines, expected at least {FEWEST}. Correct some more, then adapt.")
+        check_writable(out)
+        self.model, self.out, self.knowledge, self.targets = model, out, knowledge, targets
+        self._job: dict[str, Any] = {"model": model, "settings": settings.model_dump()}
+        self._job["lines"] = [[line.id, line.text] for line in lines]
+        self._job["knowledge"] = (
+            None if knowledge is None else {**knowledge.about.model_dump(mode="json"), "is": knowledge.fingerprint()}
+        )
+        self._job["targets"] = None if targets is None else Knowledge(targets).fingerprint()
+        self._work = _opened(out, self._job)
+        self._old = registry.load_network(model)
+        self._replay = replay or _remembered(model)
+        self._data = LineDataset(self._old, lines, (), None)
+        tell_left_out(self._data, "train")
+        self._waiting = LineDataset(self._old, unlabelled, (), None)
+        tell_left_out(self._waiting, "unlabelled")
+        self._held_out = _folds(len(self._data), settings.folds, settings.seed)
+        self.folds = [
+            Fold(
+                model,
+                [str(line.text) for line in lines],
+                [line for i, line in enumerate(self._data.lines) if i not in set(part.tolist())],
+                self._replay,
+                settings,
+                settings.seed + number,
+                self._work / _FOLD.format(number),
+            )
+            for number, part in enumerate(self._held_out)
+        ]
+
+    def finish(self) -> Adaptation:
+        """Judge the trained folds by the lines that each did not see, and write the adapted model."""
+        data, waiting, knowledge, targets = self._data, self._waiting, self.knowledge, self.targets
+        before = read_texts(self._old, data)
+        after: list[str] = [""] * len(data)
+        with_text: list[str] = [""] * len(data)
+        readings: list[list[str]] = []
+        mean = Mean()
+        adapted, decoder = self._old, None
+        for fold, held_out in zip(self.folds, self._held_out, strict=True):
+            adapted = fold.trained()
+            part = LineDataset(adapted, [data.lines[i] for i in held_out], (), None)
+            for i, text in zip(held_out.tolist(), read_texts(adapted, part), strict=True):
+                after[i] = text
+            if knowledge is not None or targets is not None:
+                decoder, read = read_knowing(adapted, part.lines, knowledge or Knowledge(), targets)
+                for i, text in zip(held_out.tolist(), read, strict=True):
+                    with_text[i] = text
+            if waiting.lines:
+                readings.append(read_texts(adapted, LineDataset(adapted, waiting.lines, (), None)))
+            mean.add(adapted.model.state_dict())
+        mean.load_into(adapted.model)
+        references = [str(line.text) for line in data.lines]
+        result = _judged(references, before, after, len(self.folds))
+        order = np.argsort(-_disagreement(readings), kind="stable")
+        found = Adaptation(
+            **result,
+            with_text=None if decoder is None else round(score_lines(references, with_text).rates()["cer"], 2),
+            new_characters="".join(
+                sorted(set(getattr(adapted, "symbols", ())) - set(getattr(self._old, "symbols", ())))
+            ),
+            next_lines=[waiting.lines[i].id for i in order],
+            left_out=data.left_out,
+            replayed=len(self._replay),
+            seconds=round(time.monotonic() - self._started, 1),
+        )
+        _save(adapted if found.kept else self._old, self.model, knowledge, self.out)
+        if decoder is not None and targets is not None:
+            decoder.save(self.out)
+        write_json(self.out / RECORD, {**self._job, **asdict(found), "fada_version": __version__})
+        shutil.rmtree(self._work)
+        return found
+
+
 def adapt(
     model: str,
     lines: Sequence[Line],
@@ -142,73 +204,18 @@ def adapt(
     Raises:
         FadaError: too few lines, none that can be read, or another adaptation in `out`.
     """
-    settings = settings or AdaptSettings()
-    started = time.monotonic()
-    if len(lines) < FEWEST:
-        raise FadaError(f"{len(lines)} corrected lines, expected at least {FEWEST}. Correct some more, then adapt.")
-    check_writable(out)
-    texts = [str(line.text) for line in lines]
-    job: dict[str, Any] = {"model": model, "settings": settings.model_dump()}
-    job["lines"] = [[line.id, line.text] for line in lines]
-    job["knowledge"] = (
-        None if knowledge is None else {**knowledge.about.model_dump(mode="json"), "is": knowledge.fingerprint()}
+    begun = Adapting(
+        model,
+        lines,
+        out,
+        settings,
+        knowledge=knowledge,
+        targets=targets,
+        replay=replay,
+        unlabelled=unlabelled,
     )
-    job["targets"] = None if targets is None else Knowledge(targets).fingerprint()
-    work = _opened(out, job)
-    old = registry.load_network(model)
-    replay = replay or _remembered(model)
-    data = LineDataset(old, lines, (), None)
-    tell_left_out(data, "train")
-    before = read_texts(old, data)
-    waiting = LineDataset(old, unlabelled, (), None)
-    tell_left_out(waiting, "unlabelled")
-    folds = _folds(len(data), settings.folds, settings.seed)
-    after: list[str] = [""] * len(data)
-    with_text: list[str] = [""] * len(data)
-    readings: list[list[str]] = []
-    mean = Mean()
-    adapted, decoder = old, None
-    for number, held_out in enumerate(folds):
-        torch.manual_seed(settings.seed)  # new characters begin alike in every fold
-        adapted = registry.build(model, texts)
-        chosen = [line for i, line in enumerate(data.lines) if i not in set(held_out.tolist())]
-        stored = work / _FOLD.format(number)
-        if stored.is_file():
-            adapted.model.load_state_dict(torch.load(stored, weights_only=True))
-        else:
-            told = f"adapting, part {number + 1} of {len(folds)}"
-            fine_tune(adapted, chosen, replay, settings, settings.seed + number, told)
-            with replacing(stored) as temporary:
-                torch.save(adapted.model.state_dict(), temporary)
-        part = LineDataset(adapted, [data.lines[i] for i in held_out], (), None)
-        for i, text in zip(held_out.tolist(), read_texts(adapted, part), strict=True):
-            after[i] = text
-        if knowledge is not None or targets is not None:
-            decoder, read = read_knowing(adapted, part.lines, knowledge or Knowledge(), targets)
-            for i, text in zip(held_out.tolist(), read, strict=True):
-                with_text[i] = text
-        if waiting.lines:
-            readings.append(read_texts(adapted, LineDataset(adapted, waiting.lines, (), None)))
-        mean.add(adapted.model.state_dict())
-    mean.load_into(adapted.model)
-    references = [str(line.text) for line in data.lines]
-    result = _judged(references, before, after, len(folds))
-    order = np.argsort(-_disagreement(readings), kind="stable")
-    found = Adaptation(
-        **result,
-        with_text=None if decoder is None else round(score_lines(references, with_text).rates()["cer"], 2),
-        new_characters="".join(sorted(set(getattr(adapted, "symbols", ())) - set(getattr(old, "symbols", ())))),
-        next_lines=[waiting.lines[i].id for i in order],
-        left_out=data.left_out,
-        replayed=len(replay),
-        seconds=round(time.monotonic() - started, 1),
-    )
-    _save(adapted if found.kept else old, model, knowledge, out)
-    if decoder is not None and targets is not None:
-        decoder.save(out)
-    write_json(out / RECORD, {**job, **asdict(found), "fada_version": __version__})
-    shutil.rmtree(work)
-    return found
+    train_folds(begun.folds)
+    return begun.finish()
 
 
 class Mean:
@@ -234,58 +241,6 @@ class Mean:
                 for name, value in self._sums.items()
             }
         )
-
-
-def fine_tune(
-    recognizer: Network,
-    lines: Sequence[Line],
-    replay: Sequence[Line],
-    settings: AdaptSettings,
-    seed: int,
-    title: str,
-) -> None:
-    """Train all weights for a fixed number of steps, the rate falling to zero, the last steps on lines as they are."""
-    torch.manual_seed(seed)
-    own = LineDataset(recognizer, lines, (), Augment(settings.augment, seed, settings.hidden))
-    old = LineDataset(recognizer, replay, (), Augment(settings.augment, seed, settings.hidden))
-    known = round(settings.replay * settings.batch_size) if len(old) else 0
-    batches = zip(_endless(own, settings.batch_size - known, seed), _endless(old, known, seed + 1), strict=False)
-    steps = settings.steps(len(own))
-    weights = [weight for weight in recognizer.model.parameters() if weight.requires_grad]
-    rate = settings.learning_rate or registry.learning_rate(recognizer)
-    optimizer = torch.optim.AdamW(weights, rate, weight_decay=0.01)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    with progress_bar() as progress:
-        task = progress.add_task(title, total=steps)
-        for step, (new, remembered) in zip(range(steps), batches, strict=False):
-            recognizer.model.train()
-            if step >= (1 - settings.plain) * steps:
-                own.augment = old.augment = None
-            items = [own[i] for i in new] + [old[i] for i in remembered]
-            inputs = recognizer.to_device(own.collate(items))
-            del inputs["domains"]
-            loss, _ = recognizer.task_loss(recognizer.model, inputs)
-            if not torch.isfinite(loss):
-                raise FadaError(f"the loss is {loss.item()} at step {step + 1}. Lower the learning rate.")
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            optimizer.step()
-            falling.step()
-            progress.advance(task)
-    recognizer.model.eval()
-
-
-def _endless(dataset: LineDataset, count: int, seed: int) -> Iterator[list[int]]:
-    """`count` indices at a time, every line once before any comes again."""
-    rng = np.random.default_rng(seed)
-    waiting: list[int] = []
-    while True:
-        while count and len(waiting) < count:
-            waiting += rng.permutation(len(dataset)).tolist()
-            dataset.epoch += 1
-        yield waiting[:count]
-        waiting = waiting[count:]
 
 
 def _folds(lines: int, folds: int, seed: int) -> list[NDArray[np.int64]]:

@@ -25,6 +25,10 @@ class Look:
     is_text: bool = True
 
 
+class SidewaysError(FadaError):
+    """A page lies on its side, and it cannot be told which."""
+
+
 LookAt: TypeAlias = Callable[["Image.Image", PageLines], Look]
 
 
@@ -67,7 +71,7 @@ def find_upright(
         turn, page = turn + 180, turned(page, 180)
         found = find(page)
     elif turn and look.upside_down is None and found.lines:
-        raise FadaError(f"{name}: lies on its side. Turn it with --rotate 90, or 270 if it is upside down then.")
+        raise SidewaysError(f"{name}: lies on its side. Turn it with --rotate 90, or 270 if it is upside down then.")
     if not found.lines:
         raise FadaError(f"{name}: no text found on this page. Is it blank, or a photograph of something else?")
     notes = (

@@ -13,7 +13,7 @@ from fada.serve import export, lines, models, outlines, signs
 from fada.serve.api.common import ERRORS, Client, Number, OfDesk
 from fada.serve.desk import Desk
 from fada.serve.jobs import shown
-from fada.serve.project import take_in
+from fada.serve.project import picture_name, take_in
 from fada.serve.schema import (
     Direction,
     Document,
@@ -122,10 +122,9 @@ def get_page(desk: OfDesk, page: Number) -> JSONResponse:
     desk.warm_up()
     shown_lines = [lines.shown(desk, line, order, document) for order, line in enumerate(desk.lines_of(page))]
     names = ("id", "document", "name", "number", "width", "height", "state", "message")
+    image = f"/api/pages/{page}/image?v={picture_name(desk.page_file(row))}"
     # As it is: checking each of some thousand characters against the schema would take longer than all else.
-    return JSONResponse(
-        {**{name: row[name] for name in names}, "image": f"/api/pages/{page}/image", "lines": shown_lines}
-    )
+    return JSONResponse({**{name: row[name] for name in names}, "image": image, "lines": shown_lines})
 
 
 @router.get("/pages/{page}/image", response_class=FileResponse, responses={200: {"content": {"image/jpeg": {}}}})

@@ -239,6 +239,7 @@ export class Desk {
     else if (!page.lines.length && page.state === "read") parts.push(h("p", { class: "nothing" }, "No line was found here. Draw one on the page (Alt D)."));
     else if (!page.lines.length) parts.push(h("p", { class: "nothing" }, "Its lines are being found…"), bones());
     else if (page.state !== "read") parts.push(h("p", { class: "nothing" }, "Its lines are being read…"));
+    if (page.state === "read" && page.message) parts.push(h("p", { class: "note" }, page.message));
     if (at < this.document.pages.length - 1) {
       this.onward = h("button", { type: "button", class: "button", onclick: () => this.#turn(1) }, "Next page", icon("next"));
       parts.push(this.onward);
@@ -361,6 +362,7 @@ export class Desk {
     }
     if (row.saver.dirty || line.state !== "confirmed" || line.text !== text) row.confirm(text);
     if (!this.step(row, 1)) {
+      if (this.#alone(1)) return;
       speak("The last line of the page.");
       (this.onward ?? this.foot).focus?.();
     }
@@ -370,7 +372,15 @@ export class Desk {
   step(row, by) {
     const next = this.rows.get(this.order[this.order.indexOf(row.id) + by]);
     next?.focus();
-    return Boolean(next);
+    return Boolean(next) || (by < 0 && this.#alone(by));
+  }
+
+  /** From a picture of one line to that of the one before or after; whether there is one. */
+  #alone(by) {
+    const at = this.document.pages.findIndex((page) => page.id === this.page.id);
+    if (this.order.length > 1 || !this.document.pages[at + by]) return false;
+    this.#turn(by);
+    return true;
   }
 
   // --- actions ---

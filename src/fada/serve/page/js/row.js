@@ -235,7 +235,7 @@ export class Row {
     if (line.reading && line.reading !== now) found.push({ text: line.reading, label: "as read" });
     if (line.plain && line.plain !== line.reading && line.plain !== now) found.push({ text: line.plain, label: "without knowledge" });
     for (const { text } of this.alternatives) {
-      if (text !== now && found.every((one) => one.text !== text) && found.length < 6) found.push({ text });
+      if (text !== now && found.every((one) => one.text !== text) && found.length < (line.state === "draft" ? 6 : 3)) found.push({ text });
     }
     this.offered = found;
     const told = line.state === "draft" ? line.expected_word_error : null;
@@ -244,13 +244,19 @@ export class Row {
     this.drawn = all;
     this.chips.replaceChildren(...found.map(({ text, label }, at) => {
       const changes = changedWords(now, text);
-      const shown = changes.slice(0, 3).flatMap((change, i) => [i ? " · " : "", change.gone && h("del", {}, change.gone), change.gone && change.new ? " " : "", change.new && h("ins", {}, change.new)]);
+      const shown = changes.slice(0, 3).flatMap((change, i) => [i ? " · " : "", this.#struck(change), change.new && h("ins", {}, change.new)]);
       return h("button", {
         type: "button", class: "chip", title: text, tabindex: -1, "aria-label": `${label ? `${label}: ` : ""}${text}`,
         onclick: () => { this.put(text); this.field.focus(); },
       }, h("kbd", {}, String(at + 1)), label && h("small", {}, label), h("span", {}, shown, changes.length > 3 ? " …" : ""));
     }));
     if (told !== null) this.chips.append(h("span", { class: "certainty" }, `about ${percent(1 - told)} of the words right`));
+  }
+
+  /** What another reading has not; where that is long, what it has instead says enough. */
+  #struck({ gone, new: instead }) {
+    if (!gone || (instead && gone.split(" ").length > 2)) return "";
+    return [h("del", {}, gone), instead ? " " : ""];
   }
 
   /** Take one of the other readings, the first is 1. */

@@ -68,12 +68,12 @@ export class Viewer {
   // --- what is shown ---
 
   show(page, rtl) {
-    const other = this.page?.id !== page.id;
+    const other = this.page?.id !== page.id || this.page.image !== page.image; // turned upright, too
     this.page = page;
     this.rtl = rtl;
     if (other) {
       this.full = page.width <= FIRST_WIDTH;
-      this.image.setAttribute("href", this.full ? page.image : `${page.image}?width=${FIRST_WIDTH}`);
+      this.image.setAttribute("href", this.full ? page.image : `${page.image}&width=${FIRST_WIDTH}`);
       this.image.setAttribute("width", page.width);
       this.image.setAttribute("height", page.height);
       this.active = null;
@@ -114,7 +114,7 @@ export class Viewer {
     const { width, height } = this.#size();
     if (!width || !height) return;
     let { scale } = this.view;
-    if (!this.byHand) scale = Math.min(Math.max((0.94 * width) / this.#usualWidth(), this.#whole()), (0.3 * height) / (bottom - top), LARGEST / 2);
+    if (!this.byHand) scale = Math.min(Math.max((0.94 * width) / this.#usualWidth(), 0.97 * this.#whole()), (0.3 * height) / (bottom - top), LARGEST / 2);
     const wide = (right - left) * scale > width * 0.98;
     const x = wide ? (this.rtl ? width - 12 - right * scale : 12 - left * scale) : width / 2 - ((left + right) / 2) * scale;
     const seenX = left * scale + this.view.x > 4 && right * scale + this.view.x < width - 4;
