@@ -16,6 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
+from fada.data.segment.photographs import photographs
 from fada.data.synthetic.pages import Layout, make_page
 from fada.models.crnn import CRNNRecognizer
 from fada.serve.jobs import Cancelled, Worker, WorkerLostError
@@ -278,3 +279,10 @@ def test_words_are_kept_where_they_stand_also_if_their_places_touch_after_roundi
     assert found.text == "the quack fix"
     alone = reader.complete(log_probs, "", [("quack", start, end), ("fix", end + off, end)])
     assert alone.text == "the quick fox"  # no room for three letters: the words cannot be kept
+
+
+def test_pages_of_a_pdf_are_shown_in_their_colours(tmp_path: Path) -> None:
+    Image.new("RGB", (60, 80), (200, 30, 30)).save(tmp_path / "red.pdf")
+    (page,) = photographs(tmp_path / "red.pdf", tmp_path, colours=True)
+    with Image.open(page.file) as shown:
+        assert np.allclose(np.asarray(shown)[40, 30], (200, 30, 30), atol=12)

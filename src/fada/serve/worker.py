@@ -141,7 +141,7 @@ def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterato
     if kind in SOUNDS:
         yield {"page": _sound(file, made, seconds)}
         return
-    for photograph in photographs(file, made):
+    for photograph in photographs(file, made, colours=True):
         width, height, _, sideways = image_size(photograph.file)
         width, height = (height, width) if sideways else (width, height)
         if width * height > pixels:

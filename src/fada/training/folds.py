@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
+from transformers.utils.logging import disable_progress_bar
 
 from fada.common.files import replacing, write_json
 from fada.common.say import progress_bar
@@ -32,8 +33,8 @@ from fada.models import registry
 from fada.models.network import Network
 from fada.training.lines import LineDataset
 
-MOST_PROCESSES = 4
-"""Trainings at a time: each has its own copy of torch, about half a gigabyte."""
+MOST_PROCESSES = 3
+"""Trainings at a time: each takes almost a gigabyte."""
 STEPS = "steps.json"
 """Beside the folds while they are trained: `done` of `total` steps."""
 _TELL = 0.5
@@ -95,6 +96,7 @@ class Fold:
 
     def network(self) -> Network:
         """The network before the training; new characters begin alike in every fold."""
+        disable_progress_bar()  # one bar is enough
         torch.manual_seed(self.settings.seed)
         return registry.build(self.model, self.texts)
 

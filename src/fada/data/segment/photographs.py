@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
-from fada.data.images import FORMATS, MAX_PIXELS, load_line_image
+from fada.data.images import FORMATS, MAX_PIXELS, load_line_image, load_upright
 from fada.data.places import PDF
 from fada.data.segment.manifests import images_of
 from fada.errors import FadaError
@@ -65,7 +65,12 @@ def find_files(source: str | os.PathLike[str]) -> list[Path]:
 
 
 def photographs(
-    file: Path, folder: Path, rotate: int = 0, wanted: Callable[[str], bool] = lambda name: True
+    file: Path,
+    folder: Path,
+    rotate: int = 0,
+    wanted: Callable[[str], bool] = lambda name: True,
+    *,
+    colours: bool = False,
 ) -> Iterator[Photograph]:
     """The pages of a file; those of a PDF, of a TIFF with several, and turned ones are written to `folder` first.
 
@@ -76,15 +81,16 @@ def photographs(
         folder: for pages that are no file of their own; it exists.
         rotate: degrees by which each is turned clockwise: 0, 90, 180 or 270.
         wanted: which pages, by their names; it is asked once for each, in order.
+        colours: keep those of pages of a PDF or a TIFF, which are written in grey otherwise.
     """
     if file.suffix.lower() == PDF:
-        yield from _pages_of_pdf(file, folder, rotate, wanted)
+        yield from _pages_of_pdf(file, folder, rotate, wanted, colours)
         return
     frames = _frames(file)
     if frames > 1:
         for number in range(frames):
             if wanted(name := f"{file.stem}-{number + 1:04d}"):
-                yield _written(partial(_frame, file, number), name, folder, rotate)
+                yield _written(partial(_frame, file, number, colours), name, folder, rotate)
     elif wanted(file.stem):
         yield (
             _written(partial(load_line_image, file), file.stem, folder, rotate)
@@ -103,21 +109,24 @@ def _frames(file: Path) -> int:
         return 1  # what is wrong with it is told when it is loaded
 
 
-def _frame(file: Path, number: int) -> "Image.Image":
+def _frame(file: Path, number: int, colours: bool) -> "Image.Image":
     from PIL import Image
 
     where = f"{file}, page {number + 1}"
     try:
         with Image.open(file, formats=FORMATS) as image:
             image.seek(number)
-            return load_line_image(image.copy(), where=where)
+            frame = image.copy()
+            return load_upright(frame, where=where)[0] if colours else load_line_image(frame, where=where)
     except FadaError:
         raise
     except Exception as error:  # Pillow raises almost anything on broken images
         raise FadaError(f"{where}: the image is broken or cut off ({error}). Export it again.") from None
 
 
-def _pages_of_pdf(file: Path, folder: Path, rotate: int, wanted: Callable[[str], bool]) -> Iterator[Photograph]:
+def _pages_of_pdf(
+    file: Path, folder: Path, rotate: int, wanted: Callable[[str], bool], colours: bool
+) -> Iterator[Photograph]:
     try:
         import pypdfium2
     except ModuleNotFoundError:
@@ -130,13 +139,13 @@ def _pages_of_pdf(file: Path, folder: Path, rotate: int, wanted: Callable[[str],
     try:
         for number in range(count):
             if wanted(name := f"{file.stem}-{number + 1:04d}"):
-                yield _written(partial(_drawn, document, number), name, folder, rotate)
+                yield _written(partial(_drawn, document, number, colours), name, folder, rotate)
     finally:
         document.close()
 
 
-def _drawn(document: Any, number: int) -> "Image.Image":
-    """A page of a PDF in grey."""
+def _drawn(document: Any, number: int, colours: bool) -> "Image.Image":
+    """A page of a PDF, in grey or in its colours."""
     import pypdfium2
 
     try:
@@ -145,7 +154,7 @@ def _drawn(document: Any, number: int) -> "Image.Image":
         raise FadaError(f"page {number + 1}: cannot be drawn ({error}). Export it as an image.") from None
     width, height = page.get_size()
     scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
-    image = page.render(scale=scale, grayscale=True).to_pil().convert("L")
+    image = page.render(scale=scale, grayscale=not colours).to_pil().convert("RGB" if colours else "L")
     page.close()
     return image
 
