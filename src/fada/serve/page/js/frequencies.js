@@ -5,7 +5,7 @@ import { accepts, button, complain, count, h, icon, percent, s } from "./dom.js"
 import { header } from "./start.js";
 import { visible } from "./text.js";
 
-const FEW = 40; // characters in the heat map before one asks for all
+const FEW = 48, ACROSS = 24; // characters in the heat map, and how many side by side
 
 /** The century in a name: "13", "s. xiv", "1250"; else the folder, else the name. */
 export function domainOf(path) {
@@ -76,15 +76,16 @@ export class Frequencies {
   }
 
   #heat(domains, characters, table) {
-    const shown = characters.slice(0, FEW);
-    return h("div", { class: "wide-table", tabindex: 0, role: "region", "aria-label": "Characters by domain" }, h("table", { class: "heat" },
-      h("thead", {}, h("tr", {}, h("td", {}), shown.map((c) => h("th", { scope: "col" }, c === " " ? "␣" : visible(c))))),
-      h("tbody", {}, domains.map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), shown.map((_, j) => {
+    const all = characters.slice(0, FEW).map((character, j) => ({ character, j }));
+    const parts = Array.from({ length: Math.ceil(all.length / ACROSS) }, (_, part) => all.slice(part * ACROSS, (part + 1) * ACROSS));
+    return h("div", { class: "wide-table", tabindex: 0, role: "region", "aria-label": "Characters by domain" }, parts.map((shown) => h("table", { class: "heat" },
+      h("thead", {}, h("tr", {}, h("td", {}), shown.map(({ character: c }) => h("th", { scope: "col" }, c === " " ? "␣" : visible(c))))),
+      h("tbody", {}, domains.map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), shown.map(({ j }) => {
         const column = table.map((row) => row[j]);
         const most = Math.max(...column), least = Math.min(...column);
         const level = most > least ? Math.round((9 * (table[i][j] - least)) / (most - least)) : 4;
         return h("td", { class: `heat-${level}`, title: `${name}: ${(1000 * table[i][j]).toFixed(2)} ‰` }, (1000 * table[i][j]).toFixed(table[i][j] >= 0.01 ? 0 : 1));
-      }))))));
+      })))))));
   }
 
   #matrix(domains, correlations) {
