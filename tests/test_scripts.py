@@ -1,10 +1,13 @@
-"""Benchmarks and the scripts of recipes can be imported: what they take from the package is there."""
+"""Benchmarks and the scripts of recipes can be imported, and what is made with them is made of what it may be."""
 
 import importlib
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -15,8 +18,8 @@ def test_a_benchmark_imports_what_is_there(script: Path) -> None:
     assert importlib.import_module(f"benchmarks.{script.stem}").__doc__
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.stem)
-def test_a_script_of_a_recipe_imports_what_is_there(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def script_of_a_recipe(script: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module."""
     spec = importlib.util.spec_from_file_location(script.stem, script)
     assert spec is not None
     assert spec.loader is not None
@@ -24,4 +27,26 @@ def test_a_script_of_a_recipe_imports_what_is_there(script: Path, monkeypatch: p
     monkeypatch.syspath_prepend(script.parent)  # as for a script that is run
     monkeypatch.setitem(sys.modules, script.stem, module)  # dataclasses look their module up
     spec.loader.exec_module(module)
-    assert module.__doc__
+    return module
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.stem)
+def test_a_script_of_a_recipe_imports_what_is_there(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert script_of_a_recipe(script, monkeypatch).__doc__
+
+
+def test_text_of_knowledge_is_of_seen_manuscripts_and_never_of_test_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knowledge = script_of_a_recipe(ROOT / "recipes" / "knowledge.py", monkeypatch)
+    unseen = min(knowledge.unseen())
+    for split, text in (("train", "learnt"), ("validation", "chosen by"), ("test", "tested")):
+        columns = {"text": [text], "manuscript": ["a"], "domain": ["ca-14"]}
+        pq.write_table(pa.table(columns), tmp_path / f"{split}.parquet")
+    table = f"| `ca-16.txt` | 1 | 4 | 1 | 0 | x: `b` |\n| `ca-15.txt` | 1 | 4 | 1 | 0 | x: `a`, `{unseen}` |\n"
+    (tmp_path / "texts").mkdir()
+    for name, text in (("README.md", table), ("ca-16.txt", "text\n"), ("ca-15.txt", "not to be used\n")):
+        (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
+    found = {(body.domain, *body.manuscripts): body for body in knowledge.bodies(tmp_path, tmp_path)}
+    assert {key: body.lines for key, body in found.items()} == {("ca-14", "a"): ["learnt"], ("ca-16", "b"): ["text"]}
+    assert [key for key, body in found.items() if body.is_read] == [("ca-14", "a")]
