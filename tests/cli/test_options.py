@@ -98,6 +98,20 @@ def test_spellings_of_version_0_1_still_work(command: str, old: str) -> None:
     assert not any(old in (*p.opts, *p.secondary_opts) for c, p in options() if c == command)
 
 
+def test_a_format_after_the_old_name_of_out_is_one_and_what_an_option_is_called_now_is_said(tmp_path: Path) -> None:
+    (tmp_path / "lines.csv").write_text("id,text\na,le roi\n", encoding="utf-8")
+    command = ["data", "convert", str(tmp_path / "lines.csv"), "--to"]
+    lost = CliRunner().invoke(app, [*command, "tsv"])
+    assert lost.exit_code == 2
+    assert "Missing option '--out'" in lost.stderr
+    done = CliRunner().invoke(app, [*command, "tsv", "--out", str(tmp_path / "new")])
+    assert (done.exit_code, (tmp_path / "new").is_file()) == (0, True), done.output
+    assert "note: --to is now called --format" in done.stderr
+    done = CliRunner().invoke(app, [*command, str(tmp_path / "x.tsv")])
+    assert (done.exit_code, (tmp_path / "x.tsv").is_file()) == (0, True), done.output
+    assert "note: --to is now called --out" in done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example_and_types_only_where_a_value_is_given(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.data.formats import registry
+from fada.data.read import _unpacked
 from fada.data.source import Source, read_lines
 from fada.data.write import convert
 from fada.errors import FadaError
+from fada.jobs.journal import stamp_of
 from tests.common.test_tables import damaged_groups
 from tests.support import xml_pages
 
@@ -120,6 +122,11 @@ def test_a_zip_of_pages_is_read_like_its_folder(tmp_path: Path) -> None:
             archive.write(file, file.relative_to(tmp_path / "export"))
     found = [(line.id, line.text) for line in read_lines(tmp_path / "export.zip")]
     assert found == [(line.id, line.text) for line in read_lines(tmp_path / "export")]
+    again = read_lines(tmp_path / "export.zip")
+    assert again.name == str(tmp_path / "export.zip")
+    stamps = [stamp_of(line) for line in again]
+    _unpacked.cache_clear()  # as in the next process, which continues a job that was interrupted
+    assert [stamp_of(line) for line in read_lines(tmp_path / "export.zip")] == stamps
     (tmp_path / "bad.zip").write_bytes(b"PK nothing")
     with pytest.raises(FadaError, match="cannot be unpacked"):
         read_lines(tmp_path / "bad.zip")

@@ -1,6 +1,7 @@
 """Word lists and hot words as a language model."""
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.lm import CharNgram
-from fada.decoding.lm_files import is_kenlm, read_kenlm
+from fada.decoding.lm_files import is_kenlm, read_kenlm, read_lm
 from fada.decoding.lm_train import check_component
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
@@ -157,18 +158,33 @@ def test_words_take_the_form_of_the_recogniser_or_are_named() -> None:
     assert impossible == ["ωe"]
 
 
-def test_a_kenlm_binary_or_its_arpa_scores_as_kenlm_does(tmp_path: Path) -> None:
+BINARIES = [Path(__file__).parents[1] / "files" / f"kenlm-{kind}.bin" for kind in ("trie", "probing")]
+"""What `build_binary` of KenLM 0.3.0 made of `ARPA`."""
+
+
+@pytest.mark.skipif(find_spec("kenlm") is not None, reason="kenlm is installed")
+@pytest.mark.parametrize("path", BINARIES, ids=lambda path: path.stem)
+def test_a_kenlm_binary_is_known_as_one_and_says_what_reads_it(path: Path) -> None:
+    assert is_kenlm(path)
+    with pytest.raises(FadaError, match=r"a KenLM binary needs the package kenlm.*fada\[kenlm\]"):
+        read_lm(path, "ab ")
+
+
+@pytest.mark.parametrize("binary", [None, *BINARIES], ids=["arpa", "trie", "probing"])
+def test_a_kenlm_binary_or_its_arpa_scores_as_kenlm_does(tmp_path: Path, binary: Path | None) -> None:
     kenlm = pytest.importorskip("kenlm")
-    path = tmp_path / "lm.arpa"
-    path.write_text(ARPA, encoding="utf-8")
-    assert not is_kenlm(path)
-    theirs = kenlm.Model(str(path))  # the same object, whether of ARPA or of a binary
+    arpa = tmp_path / "lm.arpa"
+    arpa.write_text(ARPA, encoding="utf-8")
+    path = binary or arpa
+    assert is_kenlm(path) == (binary is not None)
+    theirs = kenlm.Model(str(path))
     ours = read_kenlm(path, "ab ☃")
+    assert ours.order == CharNgram.from_arpa(arpa).order == 3
     assert ours.vocabulary == (" ", "a", "b")
     for text in ("ab a", "b", "aab ba", "a☃b", "bb b", " ", ""):
         spelt = " ".join("<space>" if c == " " else c for c in text)
         for end in (False, True):
-            assert CharNgram.from_arpa(path).log_prob(text, end=end) == pytest.approx(
+            assert CharNgram.from_arpa(arpa).log_prob(text, end=end) == pytest.approx(
                 ours.log_prob(text, end=end), abs=1e-4
             )
             assert ours.log_prob(text, end=end) == pytest.approx(

@@ -69,6 +69,22 @@ def test_pages_divided_into_other_lines_are_compared_as_a_whole(tmp_path: Path, 
     assert json.loads(run(gold, tmp_path / "ocr", "--json").stdout)["evaluations"]["ocr"]["cer"] == 0
 
 
+def test_as_many_lines_that_begin_elsewhere_are_compared_as_a_page(tmp_path: Path) -> None:
+    gold = page(tmp_path / "gold" / "p1.xml", TEXTS).parent
+    other = [TEXTS[0], "et uerbum erat", "apud deum", f"{TEXTS[2]} {TEXTS[3]}", ""]
+    page(tmp_path / "other" / "p1.xml", other[:-1], ids="x")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "p1.txt").write_text("\n".join([*other[:2], *other[-1:], *other[2:]]), encoding="utf-8")
+    (tmp_path / "text" / "p1.txt.provenance.json").write_text("{}", encoding="utf-8")
+    for folder in ("other", "text"):
+        systems = read_systems(gold, tmp_path / folder)
+        assert "whole pages are compared" in systems.note
+        assert systems.systems[folder] == systems.references
+    read = [text.replace("erat", "eras") for text in TEXTS]
+    systems = read_systems(gold, page(tmp_path / "read" / "p1.xml", read, ids="x"))
+    assert "paired by their order" in systems.note
+
+
 def test_whole_texts_are_compared_on_request(tmp_path: Path) -> None:
     (tmp_path / "gt.txt").write_text("abc def\nghi\n", encoding="utf-8")
     (tmp_path / "ocr.txt").write_text("abc\ndef ghi\nx\n", encoding="utf-8")

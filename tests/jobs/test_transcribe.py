@@ -143,11 +143,15 @@ def test_words_join_what_is_found_out_of_a_document(model: Path, lines: Path, tm
 
 def test_words_and_a_language_model_of_ones_own_take_part(model: Path, lines: Path, tmp_path: Path) -> None:
     fada.CharNgram.train(["le roi", "la reine"], order=3).save(tmp_path / "lm.npz")
-    own = ("--lm", tmp_path / "lm.npz", "--lm-weight", 0.7, "--hot-word", "artus")
+    (tmp_path / "names.txt").write_text("roi\n", encoding="utf-8")
+    own = ("--lm", tmp_path / "lm.npz", "--lm-weight", 0.7, "--hot-word", "artus", "--words", tmp_path / "names.txt")
     done = run("transcribe", model, lines, "--out", tmp_path / "out.tsv", *own)
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "out.tsv.provenance.json").read_text(encoding="utf-8"))
     assert (record["lm"], record["lm_weight"]) == ("global", "0.7")
+    assert record["knowledge"] == "3-gram language model"
+    assert record["language_model"] == str(tmp_path / "lm.npz")
+    assert (record["words"], record["hot_words"]) == (str(tmp_path / "names.txt"), "artus")
     with pytest.raises(FadaError, match="--lm-weight without a language model"):
         run("transcribe", model, lines, "--out", tmp_path / "b.tsv", "--lm-weight", 1)
 

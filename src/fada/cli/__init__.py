@@ -44,14 +44,30 @@ def _checked(ctx: Any, parameter: Any, value: Any) -> Any:
     return value
 
 
+def _respelt(args: list[str], spellings: dict[str, str]) -> list[str]:
+    """Arguments with today's names of options, which are told; a format after --to is one, not a place."""
+    from fada.cli.data import OutputFormat
+
+    respelt: list[str] = []
+    formats = set() if {"--format", "-f"} & {*args} else {str(one) for one in OutputFormat}
+    for number, argument in enumerate(args):
+        name, equals, value = argument.partition("=")
+        new = spellings.get(name, name)
+        if new != name:
+            named = value if equals else "".join(args[number + 1 : number + 2])
+            new = "--format" if name == "--to" and named in formats else new
+            echo(f"note: {name} is now called {new}", err=True)
+        respelt.append(new + equals + value)
+    return respelt
+
+
 class _Commands(typer.core.TyperGroup):
     """The commands, with the spellings of version 0.1; their help has an example, and flags have no type in it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for command, spellings in _OLD_SPELLINGS.items():
             if args[: len(command.split())] == command.split():
-                parts = (argument.partition("=") for argument in args)
-                args = [spellings.get(name, name) + equals + value for name, equals, value in parts]
+                args = _respelt(args, spellings)
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> Any:

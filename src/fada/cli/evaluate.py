@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
+from fada.cli.options import EQUIVALENCES, NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
 from fada.errors import FadaError
 
@@ -39,9 +39,7 @@ def evaluate(
     normalization: str = typer.Option(
         "", help="Forgive, with commas: nfc, case, diacritics, punctuation, uv, ij, spaces. Exact if not given."
     ),
-    equivalences: Path | None = typer.Option(
-        None, help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation."
-    ),
+    equivalences: Path | None = EQUIVALENCES,
     pages: bool = typer.Option(False, "--pages", help="Compare whole pages, however they are divided into lines."),
     bootstrap: int = typer.Option(1000, min=0, help="Resamples for the 95 % intervals; 0 for none."),
     resamples: int = typer.Option(10_000, min=0, help="Resamples for the paired tests."),
@@ -64,7 +62,7 @@ def evaluate(
     Exit codes: 0 done, 2 a mistake in the input, 3 the error rate is above --max-cer.
     """
     from fada.common.files import write_json
-    from fada.evaluation.edits import parse_normalization, read_equivalences
+    from fada.evaluation.edits import parse_normalization
     from fada.evaluation.predictions import PREDICTIONS
     from fada.evaluation.scores import Scoring
     from fada.evaluation.sources import read_systems
@@ -114,8 +112,8 @@ def evaluate(
 
     loaded = [load(source) for source in sources] if seeds else [load(*sources)]
     # average and units are checked by the library, which names the choices
-    forgiven = [*normalization.split(","), *(read_equivalences(equivalences) if equivalences else [])]
-    scoring = Scoring(average, units, parse_normalization(forgiven), bootstrap, resamples, seed)  # type: ignore[arg-type]
+    forgiven = parse_normalization(normalization, equivalences)
+    scoring = Scoring(average, units, forgiven, bootstrap, resamples, seed)  # type: ignore[arg-type]
     results = [evaluate_systems(systems, baseline, scoring, groups=by, clusters=clusters) for systems in loaded]
     systems, result = loaded[0], results[0]
     lists = _lists(systems, result, worst, confusions, characters, scoring.text_options)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 PANEL = "Reading"
 KNOWLEDGE = "Knowledge"
 
+EQUIVALENCES = typer.Option(
+    None,
+    "--equivalences",
+    help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation.",
+)
 SHARD = typer.Option(
     None,
     "--shard",

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from fada.cli.options import ReadingOptions, with_reading
+from fada.cli.options import EQUIVALENCES, ReadingOptions, with_reading
 from fada.cli.output import echo, print_json
 from fada.errors import FadaError
 
@@ -50,6 +50,7 @@ def register(app: typer.Typer) -> None:
         normalization: str | None = typer.Option(
             None, help="Compare after normalisation: some of nfc, case, diacritics, punctuation, uv, ij, spaces."
         ),
+        equivalences: Path | None = EQUIVALENCES,
         units: str = typer.Option("codepoints", help="Count codepoints or graphemes."),
         average: str = typer.Option("micro", help="micro (all edits over all characters) or macro (mean of lines)."),
         resamples: int = typer.Option(2000, min=0, help="For intervals and tests."),
@@ -65,6 +66,7 @@ def register(app: typer.Typer) -> None:
 
             fada report --reference ground_truth/ kraken.tsv tesseract.hocr --out comparison.html
         """
+        from fada.evaluation.edits import parse_normalization
         from fada.report.page import write_comparison, write_report
 
         settings: dict[str, Any] = {
@@ -76,7 +78,7 @@ def register(app: typer.Typer) -> None:
             "max_bytes": int(max_size * 1_000_000),
             "resamples": resamples,
             "tables": tables,
-            "normalization": normalization,
+            "normalization": parse_normalization(normalization, equivalences),
             "units": units,
             "average": average,
             "command": shlex.join(["fada", *sys.argv[1:]]),

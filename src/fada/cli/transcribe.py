@@ -18,7 +18,7 @@ from fada.cli.options import (
     with_reading,
 )
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_DEFAULT, LM_WEIGHT, WORDS, WORDS_SHARE, words_of
+from fada.cli.words import HOT_WORD, LM, LM_DEFAULT, LM_WEIGHT, WORDS, WORDS_SHARE, told_of, words_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def transcribe(
         target = Path(folder) / "text.txt" if folder else Path(str(out))
         how = {name: value for name, value in source.items() if not name.startswith("domain")}
         aims = str(known.targets) if known.targets else None
-        job = Job(weights, knowledge, automatic, model, aims, how)
+        job = Job(weights, knowledge, automatic, model, aims, how, told_of(lm, words, hot_word))
         summary = run(recognizer, lines, target, job, Execution(batch_size, restart, part, cluster), format=format)
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)
@@ -291,8 +291,9 @@ def _with_language(
     if weights.lm != "none":
         echo(f"--lm replaces the language model of the decoder ({knowledge})", err=True)
     weight = lm_weight if lm_weight is not None else weights.lm_weight or LM_DEFAULT
-    own = replace(knowledge, global_lm=read_lm(lm, recognizer.characters), domain_lms={})
-    return weights.change(lm="global", lm_weight=weight), own
+    own = read_lm(lm, recognizer.characters)
+    knowledge = replace(knowledge, global_lm=own, domain_lms={}, lm_order=own.order)
+    return weights.change(lm="global", lm_weight=weight), knowledge
 
 
 def open_model(

@@ -31,3 +31,9 @@ def words_of(files: list[Path], hot: list[str], share: float, characters: str) -
         more = f" and {len(words.impossible) - 3} more" if len(words.impossible) > 3 else ""
         echo(f"words that the model cannot write, left out: {', '.join(words.impossible[:3])}{more}", err=True)
     return words
+
+
+def told_of(lm: Path | None, files: list[Path], hot: list[str]) -> dict[str, str]:
+    """Which language model and which words were told, to be recorded with what was read with them."""
+    told = {"language_model": str(lm or ""), "words": ", ".join(map(str, files)), "hot_words": ", ".join(hot)}
+    return {name: value for name, value in told.items() if value}

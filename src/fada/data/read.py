@@ -80,8 +80,8 @@ def _open_one(source: str, reading: Reading) -> LineSet:
         return getattr(import_module(module), function)(rest if name == "hub" else source, reading)
     if not path.exists():
         raise _not_there(source)
-    if path.suffix.lower() == ".zip" and path.is_file():
-        path = unpacked(path)
+    archived = path.suffix.lower() == ".zip" and path.is_file()
+    path = unpacked(path) if archived else path
     kinds = _kinds(path)
     if reading.format is not None and reading.format not in readable():
         raise FadaError(f"format {reading.format!r} is not known; there are: {', '.join(readable())}.")
@@ -95,7 +95,9 @@ def _open_one(source: str, reading: Reading) -> LineSet:
             f"{source}: read as {name}, which has no columns, so the domain cannot come from a column {asked!r}. "
             "Say where it comes from with domain_from (--domain-from): folder, a table, or a pattern over the path."
         )
-    return _noting(chosen.open(path, kinds[name], reading), kinds, chosen, reading)
+    lines = _noting(chosen.open(path, kinds[name], reading), kinds, chosen, reading)
+    lines.name = source if archived else lines.name
+    return lines
 
 
 def _kinds(path: Path) -> dict[str, list[Path]]:
@@ -219,7 +221,8 @@ def _unpacked(archive: Path, changed: int, size: int) -> Path:
             if total > ZIP_BYTES or total > max(2**30, ZIP_RATIO * size):
                 raise FadaError(f"{archive}: unpacks to {total:,} bytes, too much to be safe. Unpack it yourself.")
             for one in files:
-                opened.extract(one, folder)  # which keeps names inside the folder
+                file = opened.extract(one, folder)  # which keeps names inside the folder
+                os.utime(file, ns=(changed, changed))  # unpacked again, it is the same file
     except (OSError, ValueError, NotImplementedError, *BROKEN_ARCHIVE) as error:
         raise FadaError(f"{archive}: cannot be unpacked ({error}). Unpack it yourself and give the folder.") from None
     inside = [*folder.iterdir()]

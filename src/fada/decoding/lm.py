@@ -95,6 +95,11 @@ class CharNgram:
         """The characters with a probability of their own in at least one component."""
         return tuple(sorted({c for component in self.components for c in component.vocabulary}))
 
+    @property
+    def order(self) -> int:
+        """The length of the longest n-gram."""
+        return 1 + max(int(component.depths.max()) for component in self.components)
+
     def interpolate(self, other: "CharNgram", weight: float = 0.5) -> "CharNgram":
         """The linear mixture ``(1 - weight) * self + weight * other`` of the two models' probabilities."""
         if not 0 <= weight <= 1:

@@ -64,15 +64,21 @@ class Component:
         return self.contexts[1].max(axis=0)
 
     @cached_property
+    def depths(self) -> np.ndarray:
+        """(states,) how many shorter contexts each has."""
+        depths = np.zeros(len(self.suffix), np.int64)
+        state = np.arange(len(self.suffix))
+        while (state > 0).any():
+            depths += state > 0
+            state = np.where(state > 0, self.suffix[state], 0)
+        return depths
+
+    @cached_property
     def contexts(self) -> tuple[np.ndarray, np.ndarray]:
         """By the last characters of the context, two of them or fewer if that would be too many contexts: (states,)
         which one each state has, and (contexts, identities) the highest log-probability of each character after it.
         """
-        depth = np.zeros(len(self.suffix), np.int64)
-        state = np.arange(len(self.suffix))
-        while (state > 0).any():
-            depth += state > 0
-            state = np.where(state > 0, self.suffix[state], 0)
+        depth = self.depths
         identities = len(self.vocabulary) + 2
         told_apart = next((d for d in (2, 1) if np.count_nonzero(depth <= d) * identities <= _MOST_BOUNDS), 0)
         short = np.flatnonzero(depth <= told_apart)

@@ -36,14 +36,18 @@ NORMALIZATIONS: dict[str, str] = {
 _CHUNK = 50_000  # pairs split into words at once
 
 
-def parse_normalization(names: str | Iterable[str] | None) -> tuple[str, ...]:
+def parse_normalization(
+    names: str | Iterable[str] | None, table: str | os.PathLike[str] | None = None
+) -> tuple[str, ...]:
     """Names of :data:`NORMALIZATIONS` in their fixed order, then equivalences such as ``ſ=s``.
 
     Args:
         names: a sequence, or one string with commas. What stands before the first ``=`` of an equivalence counts as
-            what stands behind it; see :func:`read_equivalences`.
+            what stands behind it.
+        table: file with further equivalences, see :func:`read_equivalences`.
     """
     listed = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names or ())
+    listed += [] if table is None else read_equivalences(table)
     wanted = [name for name in listed if name and name != "none"]
     for name in wanted:
         if name not in NORMALIZATIONS and not _is_equivalence(name):

@@ -24,6 +24,7 @@ from fada.data.columns import LineColumns
 from fada.data.domains import domain_name
 from fada.data.reading import COLUMN_NAMES
 from fada.data.source import read_lines
+from fada.data.write import RECORD
 from fada.errors import FadaError, missing_extra
 from fada.evaluation.predictions import PREDICTIONS, SCORE_COLUMNS, PathLike, Systems, page_of, stored_settings
 
@@ -32,6 +33,7 @@ HYPOTHESIS_COLUMNS = ("hypothesis", "prediction", "predicted", "recognized", "oc
 ID_COLUMNS = ("id", "line_id", "utterance_id")
 _ALIKE = 0.5
 """Lines that differ in more than this share of their characters are not the same line."""
+_LONGEST_PAGE = 50_000  # characters that are compared to find out how a page is divided into lines
 _PAIRS = 4_000_000  # distances computed at most to pair lines by their text
 
 
@@ -252,7 +254,7 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
         pages = True
         notes.append(
             f"{', '.join(apart)}: divided into other lines than the references ({len(read[apart[0]])} and "
-            f"{len(expected)}, ids share nothing), so whole pages are compared."
+            f"{len(expected)} of them, ids share nothing), so whole pages are compared."
         )
     if pages:
         expected, read = _pages(expected), {name: _pages(found) for name, found in read.items()}
@@ -307,22 +309,41 @@ def _read(path: Path, text_column: str | None, named: _Columns) -> list[_Text]:
 
 
 def _pages(lines: Sequence[_Text]) -> list[_Text]:
-    """One text for each page: its lines in their order, with a space between."""
+    """One text for each page: its lines in their order, with a space between; empty ones are none."""
     pages: dict[str, list[_Text]] = {}
     for line in lines:
         pages.setdefault(_stem(Path(line.page or "")), []).append(line)
     return [
-        _Text(page, " ".join(line.text or "" for line in of), next((x.domain for x in of if x.domain), None), page, {})
+        _Text(
+            page,
+            " ".join(line.text for line in of if line.text),
+            next((x.domain for x in of if x.domain), None),
+            page,
+            {},
+        )
         for page, of in pages.items()
     ]
 
 
 def _is_divided_otherwise(expected: Sequence[_Text], found: Sequence[_Text]) -> bool:
-    """Whether two sources of pages differ in their numbers of lines and share no id."""
-    if len(expected) == len(found) or {line.id for line in expected} & {line.id for line in found}:
+    """Whether two sources of pages share no id, and differ in their numbers of lines or in where these begin."""
+    if {line.id for line in expected} & {line.id for line in found}:
         return False
     names = [{_stem(Path(line.page or "")) for line in side} for side in (expected, found)]
-    return bool(names[0] & names[1]) or (len(names[0]) == len(names[1]) == 1)
+    if not names[0] & names[1] and not len(names[0]) == len(names[1]) == 1:
+        return False
+    return len(expected) != len(found) or _are_apart(expected, found)
+
+
+def _are_apart(expected: Sequence[_Text], found: Sequence[_Text]) -> bool:
+    """Whether as many lines, compared in their order, differ more than twice as much as the pages that they are of."""
+    pages = [{page.id: page.text or "" for page in _pages(side)} for side in (expected, found)]
+    pairs = [(text, pages[1].get(page, "")) for page, text in pages[0].items()]
+    pairs = pairs if len(pairs) > 1 else [(*pages[0].values(), *pages[1].values())]
+    if max(len(text) for pair in pairs for text in pair) > _LONGEST_PAGE:
+        return False
+    lines = sum(Levenshtein.distance(a.text or "", b.text or "") for a, b in zip(expected, found, strict=True))
+    return 2 * sum(Levenshtein.distance(a, b) for a, b in pairs) < lines
 
 
 def _paired(
@@ -393,8 +414,9 @@ def _is_plain_text(path: Path) -> bool:
 
 
 def _text_pages(folder: Path) -> list[Path]:
-    """The text files of a folder that holds nothing else one could read lines from."""
+    """The text files of a folder that holds nothing else one could read lines from; what made them may be beside."""
     files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    files = [path for path in files if not path.name.endswith(RECORD)]
     return sorted(files) if files and all(path.suffix.lower() == ".txt" for path in files) else []
 
 

@@ -108,7 +108,8 @@ class Documents:
             name = decision.knowledge.name or "none fits"
             by_name[name].append(1.0 if posterior is None else posterior.certainty)
         ordered = sorted(by_name.items(), key=lambda item: -len(item[1]))
-        return ", ".join(f"{name}: {len(each)} documents (certainty {fmean(each):.0%})" for name, each in ordered)
+        counted = {name: f"{len(each)} document{'s' * (len(each) > 1)}" for name, each in ordered}
+        return ", ".join(f"{name}: {counted[name]} (certainty {fmean(each):.0%})" for name, each in ordered)
 
     def notes(self, rows: Mapping[str, Row]) -> list[str]:
         """What a user should know: the knowledge that was found, that none fits, that the given one does not."""

@@ -68,6 +68,7 @@ class Job:
         knowledge: targets and language models that the weights need.
         automatic: gives every document weights and knowledge of its own, instead of these two; for CTC models.
         model_name, targets_name: recorded with the output.
+        told: what else was told by name (a language model, words): recorded with the output, too.
         reading: how the lines were read: an unfinished job is not continued with lines that were read otherwise.
     """
 
@@ -77,6 +78,7 @@ class Job:
     model_name: str = ""
     targets_name: str | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def known(self) -> Knowledge:
@@ -235,6 +237,7 @@ def _provenance(job: Job, tally: _Tally, documents: Documents | None) -> Provena
     details = {
         "domains": ", ".join(sorted(tally.domains)) or None,
         "knowledge": str(job.known) if documents is None else documents.told(),
+        **job.told,
         **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
         "beam": weights.beam,
     }
