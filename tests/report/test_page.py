@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typer.testing import CliRunner
 
 from fada import FadaError, __version__, compare, evaluate
 from fada.cli import app
-from fada.report.charts import Curve, frequency_chart, line_chart, nice_ticks
+from fada.report.charts import Curve, drawn, frequency_chart, line_chart, nice_ticks
 from fada.report.comparison import data_sets
 from fada.report.images import collect, encode
 from fada.report.page import Written, script_json, write_comparison, write_report
@@ -262,6 +263,7 @@ def test_charts_leave_out_what_is_not_finite_and_escape_labels() -> None:
 )
 def test_every_character_can_be_seen(character: str, shown: str) -> None:
     assert sign(character) == shown
+    assert drawn(character) == ('<span class="private">\ue000</span>' if character == "\ue000" else shown)
 
 
 def test_images_keep_their_shape_and_fit_the_budget(work: Path, one: Written) -> None:
@@ -366,6 +368,7 @@ def test_any_outputs_are_reported_against_a_ground_truth(tmp_path: Path) -> None
         (tmp_path / f"{system}.tsv").write_text("id\ttext\n" + rows, encoding="utf-8")
     outputs = [tmp_path / "first.tsv", tmp_path / "second.tsv"]
     written = write_comparison(folder, outputs, tmp_path / "out.html", resamples=100)
+    assert tempfile.gettempdir() + "/tmp" not in written.path.read_text(encoding="utf-8")
     assert (written.lines, written.images) == (2, 2)
     page = written.path.read_text(encoding="utf-8")
     assert "gt: first, second" in page

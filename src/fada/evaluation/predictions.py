@@ -167,7 +167,8 @@ class Systems(_OfLines, Mapping[str, Predictions]):
         if not apart or len(apart) == len(composed):
             return None
         return (
-            f"not composed (NFC), unlike the rest: {', '.join(apart)}. Letters with marks may count as wrong: try nfc."
+            f"not composed (NFC), unlike the rest: {', '.join(apart)}. Letters with marks may count as wrong: "
+            "--normalization nfc makes them alike."
         )
 
     def save(self, path: PathLike) -> None:

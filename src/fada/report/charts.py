@@ -31,6 +31,13 @@ class Curve:
         return [(x, y) for x, y in zip(self.xs, self.ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
 
 
+def drawn(symbol: str, element: str = "span") -> str:
+    """A character as a sign; one of the private use area, as manuscripts have, in the font that the report brings."""
+    if len(symbol) == 1 and "\ue000" <= symbol <= "\uf8ff":
+        return Markup('<{0} class="private">{1}</{0}>').format(element, symbol)
+    return sign(symbol)
+
+
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     """About `count` round numbers (1, 2 or 5 times a power of ten) inside [low, high]."""
     if not high > low:
@@ -195,7 +202,7 @@ def frequency_chart(
                 *(sign(symbol), unicode_name(symbol).lower()),
                 *(labels[0], target[i], labels[1], before[i], labels[2], after[i]),
                 *(round(x - step * 0.4, 1), top, round(step * 0.8, 1), round(upper.y(0) - top, 1)),
-                *(round(x, 1), sign(symbol)),
+                *(round(x, 1), drawn(symbol, "tspan")),
                 *(round(x - shift, 1), first, round(x + shift, 1), second),
                 *(round(x - shift, 1), first, round(x + shift, 1), second),
             )

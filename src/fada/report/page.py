@@ -28,13 +28,12 @@ from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS
 from fada.evaluation.sources import read_systems
 from fada.evaluation.table import FORMATS, write_tables
-from fada.report import images, sections
+from fada.report import charts, images, sections
 from fada.report.comparison import DataSet, data_sets
 from fada.report.lines import LineList
 from fada.report.paper_tables import paper_tables
 from fada.runs.groups import load_runs
 from fada.runs.run import Run, flatten
-from fada.text.characters import sign
 
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""
@@ -225,7 +224,11 @@ def _context(
         "facts": facts,
         "citations": list(dict.fromkeys(str(text) for run in runs if (text := run.setting("citation")))),
         "runs": [
-            {"name": str(run.folder), "settings": [(k, _shown(v)) for k, v in flatten(run.config)]} for run in runs
+            {
+                "name": run.dataset if "outputs" in run.config else str(run.folder),
+                "settings": [(k, _shown(v)) for k, v in flatten(run.config)],
+            }
+            for run in runs
         ],
         "line_notes": [],
     }
@@ -271,7 +274,7 @@ def _render(context: dict[str, Any], data: str) -> str:
     environment.filters |= {
         "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
         "pvalue": sections.p_value,
-        "visible": sign,
+        "visible": charts.drawn,
     }
     parts = {
         name: resources.files(__package__).joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS
