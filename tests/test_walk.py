@@ -5,6 +5,7 @@ Every step takes the domains from where the one before left them: their names an
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,23 @@ def test_from_pages_to_the_report_domains_keep_their_names_and_the_tuned_system_
     assert '<th scope="row"><bdi>tuned</bdi>' in page
     for century in CENTURIES:
         assert f"<bdi>{century}</bdi>" in page
+
+
+@pytest.mark.slow
+def test_a_built_in_model_is_fine_tuned_on_ones_own_lines_as_the_document_prints_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = (Path(__file__).parents[1] / "docs" / "training.md").read_text(encoding="utf-8")
+    train, transcribe = re.findall(
+        r"^fada (train --model medieval .*|transcribe runs/mine .*)$", document, re.MULTILINE
+    )
+    (tmp_path / "my_lines").mkdir()
+    for number, word in enumerate(["lire", "eleß", "relire", "iles", "reel", "ciel", "sire", "celer", "riß", "selle"]):
+        drawn_line(word).save(tmp_path / "my_lines" / f"{number}.png")
+        (tmp_path / "my_lines" / f"{number}.gt.txt").write_text(f"{word}\n", encoding="utf-8")
+    write_page(tmp_path / "pages" / "p1.xml", ["lire", "celer"])
+    fada(*train.split())
+    assert "ß" in load_run("runs/mine").recognizer.characters
+    fada(*transcribe.split(), "--out", "read")
+    assert 'CONTENT="' in (tmp_path / "read" / "p1.xml").read_text(encoding="utf-8")

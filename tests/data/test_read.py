@@ -136,6 +136,11 @@ def test_files_that_are_not_read_get_advice(tmp_path: Path) -> None:
     write(tmp_path / "a.heic", "ftypheic")
     with pytest.raises(FadaError, match=r"For .heic: save the photographs as JPEG or PNG"):
         read_lines(tmp_path)
+    Image.new("L", (40, 20)).save(tmp_path / "b.png")
+    lines = read_lines(tmp_path, untranscribed=True)
+    assert [line.id for line in lines] == ["b"]
+    assert lines.notes == ["not read: a.heic. For .heic: save the photographs as JPEG or PNG."]
+    (tmp_path / "b.png").unlink()
     (tmp_path / "a.heic").unlink()
     write(tmp_path / "a.pdf", "%PDF")
     lines = read_lines(tmp_path)

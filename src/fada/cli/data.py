@@ -196,7 +196,7 @@ def _tell(lines: "LineSet", most: int = 10) -> None:
         echo(f"  {number} x {reason}", err=True)
     for one in lines.skipped[:most]:
         echo(f"  {one}", err=True)
-    if lines.skipped_count > most:
+    if len(lines.skipped) > most:
         echo(f"  ... and {lines.skipped_count - most} more", err=True)
 
 

@@ -82,7 +82,8 @@ def _open_one(source: str, reading: Reading) -> LineSet:
         raise _not_there(source)
     archived = path.suffix.lower() == ".zip" and path.is_file()
     path = unpacked(path) if archived else path
-    kinds = _kinds(path)
+    files = _files(path)
+    kinds = group(files)
     if reading.format is not None and reading.format not in readable():
         raise FadaError(f"format {reading.format!r} is not known; there are: {', '.join(readable())}.")
     name = reading.format or next((kind for kind in readable() if kind in kinds), "")
@@ -95,17 +96,18 @@ def _open_one(source: str, reading: Reading) -> LineSet:
             f"{source}: read as {name}, which has no columns, so the domain cannot come from a column {asked!r}. "
             "Say where it comes from with domain_from (--domain-from): folder, a table, or a pattern over the path."
         )
-    lines = _noting(chosen.open(path, kinds[name], reading), kinds, chosen, reading)
+    advised = [file for file in files if file.suffix.lower() in ADVICE]
+    lines = _noting(chosen.open(path, kinds[name], reading), kinds, chosen, reading, advised)
     lines.name = source if archived else lines.name
     return lines
 
 
-def _kinds(path: Path) -> dict[str, list[Path]]:
+def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return group(walk(path))
+        return list(walk(path))
     if not path.is_file():
         raise FadaError(f"{path}: neither a file nor a folder, and not read: a pipe or a device may never end.")
-    return group([path])
+    return [path]
 
 
 def _not_there(source: str) -> FadaError:
@@ -126,12 +128,17 @@ def _nothing_to_read(source: str, path: Path, name: str, kinds: Mapping[str, lis
     )
 
 
-def _noting(lines: LineSet, kinds: Mapping[str, list[Path]], chosen: Format, reading: Reading) -> LineSet:
+def _noting(
+    lines: LineSet, kinds: Mapping[str, list[Path]], chosen: Format, reading: Reading, advised: Sequence[Path]
+) -> LineSet:
     """The lines, with notes about files beside them that were not read and images that belong to none of them."""
     left = {kind: files for kind, files in kinds.items() if kind != chosen.name and kind not in chosen.parts}
     images = kinds.get("images", []) if chosen.name in ("xml", "manifest") and not reading.split else []
 
     def read(log: Log, media: bool) -> Iterator[Line]:
+        if advised:
+            ending, more = advised[0].suffix.lower(), f" and {len(advised) - 1} more" if len(advised) > 1 else ""
+            log.note(f"not read: {advised[0].name}{more}. For {ending}: {ADVICE[ending]}.")
         for kind, files in left.items():
             log.note(
                 f"{len(files)} files of the kind {kind} ({files[0].name}, ...) beside the {chosen.name} ones were not "
@@ -148,7 +155,7 @@ def _noting(lines: LineSet, kinds: Mapping[str, list[Path]], chosen: Format, rea
             named = f"{', '.join(unused[:3])}{', ...' if len(unused) > 3 else ''}"
             log.note(f"images that belong to none of the lines that were read: {len(unused)} ({named}).")
 
-    if not left and not images:
+    if not left and not images and not advised:
         return lines
     return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)
 
