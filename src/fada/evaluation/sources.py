@@ -338,8 +338,9 @@ def _is_divided_otherwise(expected: Sequence[_Text], found: Sequence[_Text]) -> 
 def _are_apart(expected: Sequence[_Text], found: Sequence[_Text]) -> bool:
     """Whether as many lines, compared in their order, differ more than twice as much as the pages that they are of."""
     pages = [{page.id: page.text or "" for page in _pages(side)} for side in (expected, found)]
-    pairs = [(text, pages[1].get(page, "")) for page, text in pages[0].items()]
-    pairs = pairs if len(pairs) > 1 else [(*pages[0].values(), *pages[1].values())]
+    alone = not pages[0].keys() & pages[1].keys()  # one page each, called otherwise
+    by_name = [(text, pages[1].get(page, "")) for page, text in pages[0].items()]
+    pairs = list(zip(pages[0].values(), pages[1].values(), strict=True)) if alone else by_name
     if max(len(text) for pair in pairs for text in pair) > _LONGEST_PAGE:
         return False
     lines = sum(Levenshtein.distance(a.text or "", b.text or "") for a, b in zip(expected, found, strict=True))
