@@ -46,11 +46,11 @@ def test_each_document_is_read_in_its_language_and_that_is_told(tmp_path: Path, 
     done = read(tmp_path / "out.tsv", automatic)
     assert not done.failed
     told = "\n".join(done.notes)
-    assert "la: 1 documents" in told
-    assert "fr: 1 documents" in told
+    assert "la: 1 document (certainty" in told
+    assert "fr: 1 document (certainty" in told
     assert "none of the known languages (la, fr, it) fits 1 of 3 documents" in told
     made = json.loads((tmp_path / "out.tsv.provenance.json").read_text(encoding="utf-8"))
-    assert "la: 1 documents" in made["knowledge"]
+    assert "la: 1 document (certainty" in made["knowledge"]
     alone = read(tmp_path / "latin.tsv", automatic, lines_of(LATIN, "bible"))
     assert alone.notes[0].startswith("read as la (certainty")
     made = json.loads((tmp_path / "latin.tsv.provenance.json").read_text(encoding="utf-8"))
