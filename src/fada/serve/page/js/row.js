@@ -235,7 +235,7 @@ export class Row {
     if (line.reading && line.reading !== now) found.push({ text: line.reading, label: "as read" });
     if (line.plain && line.plain !== line.reading && line.plain !== now) found.push({ text: line.plain, label: "without knowledge" });
     for (const { text } of this.alternatives) {
-      if (text !== now && found.every((one) => one.text !== text) && found.length < (line.state === "draft" ? 6 : 3)) found.push({ text });
+      if (text.trim() !== now.trim() && found.every((one) => one.text !== text) && found.length < (line.state === "draft" ? 6 : 3)) found.push({ text });
     }
     this.offered = found;
     const told = line.state === "draft" ? line.expected_word_error : null;
