@@ -1,6 +1,8 @@
 import errno
 import json
 import os
+import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -9,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fada.common.files import is_stream, replacing, write_json, write_text
+from fada.common.files import is_full, is_stream, naming, replacing, replacing_folder, write_json, write_text
 from fada.errors import FadaError
+from tests.support.disks import files_up_to
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path: Path) -> None:
@@ -100,6 +103,72 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"No space left on device: '.*x.txt'"):
         write()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "full"),
+    [
+        (RuntimeError("basic_ios::clear: iostream error"), True),
+        (RuntimeError("PytorchStreamWriter failed writing file data/3"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0"), True),
+        (ValueError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), True),
+        (sqlite3.OperationalError("database or disk is full"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.EIO, "os error 28"), False),
+        (RuntimeError("PytorchStreamReader failed reading zip archive"), False),
+    ],
+)
+def test_whoever_meets_a_full_disk_is_understood(said: Exception, full: bool, tmp_path: Path) -> None:
+    def write() -> None:
+        with naming(tmp_path / "x"):
+            raise said
+
+    assert is_full(said) is full
+    with pytest.raises(OSError if full else type(said), match="No space left on device: '.*x'" if full else None):
+        write()
+
+
+def test_a_copy_that_fills_the_disk_is_told_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(9000))
+
+    def copy() -> None:
+        with files_up_to(5000), replacing(tmp_path / "copy") as temporary:
+            shutil.copyfile(tmp_path / "large", temporary)
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*copy'"):
+        copy()
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+def test_a_folder_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with replacing_folder(tmp_path / "empty") as folder:
+        (folder / "a").write_text("a")
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty", "a"]
+    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "new") as folder:
+        (folder / "a").write_text(str(1 // 0))
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="without locks every temporary file has a name of its own")
+def test_what_a_killed_process_left_is_taken_over_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from fada.common.files import replacing\n"
+        "with replacing(sys.argv[1]) as path: path.write_text('half'); os._exit(9)"
+    )
+    path = tmp_path / "x.txt"
+    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == 9
+    [left] = tmp_path.iterdir()
+    with replacing(path) as first, replacing(path) as second:
+        assert (first.name, second.exists(), second != first) == (left.name, True, True)
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"
+    left.symlink_to(tmp_path / "elsewhere")  # nor is what is no file of ours
+    write_text(path, "whole")
+    assert path.read_text() == "whole"
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([left.name, "x.txt"])
 
 
 def test_long_names_are_written(tmp_path: Path) -> None:

@@ -137,6 +137,20 @@ def test_a_parquet_file_of_some_hundred_bytes_that_unpacks_to_gigabytes_is_refus
     assert len(cast(dict[str, Any], row)["text"]) == 24_000_000
 
 
+def test_a_parquet_file_that_goes_on_unpacking_is_read_in_small_batches_and_not_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "BOMB_BYTES", 2**22)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 2**19)
+    path = bomb(tmp_path / "t.parquet", ["a" * 30_000], [0] * 2000)  # 60 million characters
+    assert parquet.refuse_bomb(path, 128, [False]) == 2**19 // 30_004
+    rows = list(read_rows(path))
+    lost = cast(Damage, rows[-1][1])
+    assert 2**22 < 30_000 * (len(rows) - 1) < 2**22 + 2**19
+    assert lost.rows == 2000 - (len(rows) - 1)
+    assert "rows from here on are not read" in lost.reason
+
+
 def test_every_page_of_a_long_column_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bomb is the last page of a column of two megabytes whose metadata claim less than it unpacks to."""
     monkeypatch.setattr(parquet, "BOMB_BYTES", 2**22)
@@ -176,7 +190,7 @@ def test_what_a_parquet_file_was_written_with_is_read_without_arrow(tmp_path: Pa
 def test_parquet_values_that_begin_alike_are_refused_by_what_they_unpack_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "BOMB_BYTES", 2**20)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 2**17)
     path = tmp_path / "t.parquet"
     options = {"column_encoding": {"text": "DELTA_BYTE_ARRAY"}, "use_dictionary": False, "write_statistics": False}
     pq.write_table(pa.table({"text": ["a" * 200_000] * 60}), path, compression="brotli", **options)

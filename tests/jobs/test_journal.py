@@ -198,10 +198,3 @@ def test_an_image_that_was_repaired_since_is_read_again(lines: Path, tmp_path: P
     (lines / "0.png").write_bytes(good)
     summary = transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv", batch_size=1)
     assert (summary.transcribed, summary.failed) == (4, [])
-
-
-def test_temporary_files_of_a_killed_job_are_removed(lines: Path, tmp_path: Path) -> None:
-    (tmp_path / ".out.tsv.0123456789abcdef.tmp").write_text("half")
-    (tmp_path / ".other.tsv.0123456789abcdef.tmp").write_text("not ours")
-    transcribe(Stub(), read_lines(lines), tmp_path / "out.tsv")
-    assert [path.name for path in tmp_path.glob(".*")] == [".other.tsv.0123456789abcdef.tmp"]

@@ -1,6 +1,8 @@
 """`fada segment`: pages in, ALTO and PAGE out; bad pages told, the others done, nothing overwritten."""
 
+import errno
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +23,7 @@ from fada.jobs.journal import Row
 from fada.jobs.reader import Reader
 from fada.jobs.segment import segment_pages
 from tests.data.segment.test_page import drawn_lines
+from tests.support.disks import files_up_to
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,21 @@ def run(*arguments: object) -> tuple[int, str]:
     """Exit code and everything printed."""
     result = CliRunner().invoke(app, ["segment", *map(str, arguments)])
     return result.exit_code, result.output
+
+
+def test_a_full_disk_is_told_by_what_was_written_and_the_page_is_done_again(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", _other_disk)
+    with files_up_to(20_000), pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/out/folio.png'"):
+        segment_pages([page], tmp_path / "out", draw=True)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert len(segment_pages([page], tmp_path / "out", draw=True).files) == 2
+    assert (tmp_path / "out" / "folio.png").read_bytes() == page.read_bytes()
+
+
+def _other_disk(*_: object) -> None:
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
 @pytest.mark.parametrize("format", ["alto", "page"])

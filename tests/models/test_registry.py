@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCTC
 from typer.testing import CliRunner
 
 from fada.cli import app
+from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.crnn import PRESETS, CRNNForCTC, CRNNRecognizer
 from fada.models.registry import BUILT, load_recognizer
@@ -192,7 +195,7 @@ def other_settings(folder: Path) -> None:
         (not_weights, "cannot be loaded as a model"),
         (no_weights, "cannot be loaded as a model: .*model.safetensors"),
         (fewer_weights, "1 weights of the network are missing, such as output.weight"),
-        (broken_config, "cannot be loaded as a model"),
+        (broken_config, "config.json: not readable as JSON"),
         (no_processor, "cannot be loaded as a model: .*crnn_processor.json"),
         (fewer_symbols, "has 8 classes, but its processor names 6 symbols"),
         (other_settings, "cannot be loaded as a model"),
@@ -205,6 +208,56 @@ def test_files_that_are_damaged_or_missing_are_a_sentence(
     with pytest.raises(FadaError, match=says) as error:
         load_recognizer(model)
     assert "\n" not in str(error.value)
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "cut short": lambda data: data[: len(data) // 2],
+    "no text": lambda data: b"\xff\xfe\x00 garbage" * 20,
+    "a list": lambda data: b"[]",
+    "too deep": lambda data: b"[" * 100_000,
+    "a pointer": lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
+}
+
+
+def test_every_file_of_a_trocr_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
+    sound = trocr_folder(tmp_path / "sound")
+    files = sorted(path.name for path in sound.iterdir())
+    assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"} < set(files)
+    for name in files:
+        for damage, change in DAMAGES.items():
+            folder = Path(shutil.copytree(sound, tmp_path / "model"))
+            data = change((folder / name).read_bytes())
+            (folder / name).unlink()
+            if data is not None:
+                (folder / name).write_bytes(data)
+            if data is None and name in ("generation_config.json", "tokenizer_config.json"):
+                load_recognizer(folder)  # what is in them can be told from the others
+            else:
+                with pytest.raises(FadaError, match=re.escape(str(folder))) as error:
+                    load_recognizer(folder)
+                assert name in str(error.value) or data is None or name == "model.safetensors", (name, damage)
+            shutil.rmtree(folder)
+
+
+def test_a_trocr_begins_to_write_where_its_configuration_says_nothing_of_it(tmp_path: Path) -> None:
+    folder = trocr_folder(tmp_path)
+    line = Line("1", image=Image.new("L", (60, 20), 255))
+    read = load_recognizer(folder).transcribe([line])
+    settings = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    settings = {key: value for key, value in settings.items() if not key.endswith("token_id")}
+    (folder / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert load_recognizer(folder).transcribe([line]) == read
+
+
+def test_a_damaged_model_ends_the_command_with_a_sentence(tmp_path: Path) -> None:
+    folder = trocr_folder(tmp_path / "model")
+    (folder / "tokenizer.json").write_text("{", encoding="utf-8")
+    Image.new("L", (60, 20), 255).save(tmp_path / "a.png")
+    done = CliRunner().invoke(app, ["transcribe", str(folder), str(tmp_path / "a.png")])
+    assert isinstance(done.exception, FadaError)
+    assert f"{folder / 'tokenizer.json'}: not readable as JSON" in str(done.exception)
 
 
 def test_code_of_a_model_folder_is_never_run(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from fada.runs.export import export
 from fada.runs.run import load_run
 from fada.training.settings import TrainSettings
 from fada.training.train import train
+from tests.support.disks import files_up_to
 from tests.support.training_lines import drawn_line, image_folder
 from tests.support.types import some
 
@@ -138,6 +139,17 @@ def run_failing(*arguments: object) -> str:
 def test_a_folder_that_is_not_empty_is_not_written_over(exported: Path) -> None:
     with pytest.raises(FadaError, match="not empty"):
         export(exported / "run", exported / "model")
+
+
+def test_a_full_disk_leaves_no_half_of_a_model_folder(exported: Path, tmp_path: Path) -> None:
+    with files_up_to(50_000), pytest.raises(OSError, match=r"No space left on device: '.*model'"):
+        export(exported / "run", tmp_path / "model", order=3, beam=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_read_the_weights_of_a_model_as_its_other_files(exported: Path) -> None:
+    modes = {path.stat().st_mode for path in (exported / "model").iterdir() if path.is_file()}
+    assert len(modes) == 1
 
 
 def test_knowledge_is_the_same_after_saving_and_loading(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from fada.targets.target_set import TargetSet
 from fada.training.adapt import RECORD, REPLAY, adapt
 from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
+from tests.support.disks import files_up_to
 from tests.support.training_lines import drawn_line, image_lines, sound_lines
 
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=60, learning_rate=2e-3, augment=0.3)
@@ -161,6 +162,17 @@ def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: li
     assert load_recognizer(tmp_path / "whole").transcribe(corrected) == load_recognizer(tmp_path / "killed").transcribe(
         corrected
     )
+
+
+def test_an_adaptation_goes_on_when_the_full_disk_has_room_again(
+    base: Path, corrected: list[Line], tmp_path: Path
+) -> None:
+    few = QUICK.model_copy(update={"fewest_steps": 2})
+    with files_up_to(100_000), pytest.raises(OSError, match=r"No space left on device: '.*fold-0.pt'"):
+        adapt(str(base), corrected, tmp_path / "adapted", few)
+    found = adapt(str(base), corrected, tmp_path / "adapted", few)
+    assert found.lines == len(corrected)
+    assert not (tmp_path / "adapted" / "folds").exists()
 
 
 def test_too_few_lines_and_a_folder_in_use_get_a_sentence(base: Path, corrected: list[Line], tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Training through the library and the real command line: run folders, determinism, interruption, processes, errors."""
 
-import errno
 import inspect
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +39,7 @@ from fada.training.settings import TrainSettings, settings_of
 from fada.training.train import train
 from fada.training.trainer import OVERRIDDEN, FadaTrainer
 from tests.support import model_folders
+from tests.support.disks import files_up_to
 from tests.support.training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
 from tests.support.types import some
 
@@ -525,15 +526,23 @@ def test_the_history_tells_how_hard_both_terms_pull(reference: Run, data: Path, 
             assert -1 <= pull["cosine"] <= 1
 
 
-def test_a_full_disk_leaves_a_usable_run_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", full)
-        with pytest.raises(fada.FadaError, match=r"no space left.*--resume"):
-            run(data, tmp_path / "run", epochs=1)
-    assert run(data, tmp_path / "run", epochs=1, resume=True).metrics["test"]
+def test_a_full_disk_is_told_by_the_checkpoint_and_the_run_goes_on_to_the_same_weights(
+    reference: Run, data: Path, tmp_path: Path
+) -> None:
+    given = {**SMALL, "data": data, "out": tmp_path / "run", "domain_column": "domain"}
+    command = [*FADA, "train", *(f"--set={name}={value}" for name, value in given.items())]
+    with files_up_to(100_000):  # less than the weights take
+        full = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-"
+    told = f"fada: {re.escape(str(checkpoint))}\\d+: the disk is full. .* give the command again with --resume."
+    assert (full.returncode, bool(re.search(told, full.stderr))) == (1, True), full.stderr
+    with (
+        files_up_to(400_000),
+        pytest.raises(OSError, match=r"No space left on device: '.*checkpoint-\d+'"),
+    ):  # optimizer
+        run(data, tmp_path / "run", resume=True)
+    run(data, tmp_path / "run", resume=True)
+    assert_same_weights(reference.folder, tmp_path / "run")
 
 
 @pytest.mark.parametrize("place", ["a file", "below a file", "read-only"])

@@ -139,6 +139,8 @@ def _write_any_character() -> None:
 
 def _told(error: BaseException) -> tuple[str, int] | None:
     """The sentence and the exit code for what the user's files, disk or installation did; None for a fault of ours."""
+    from fada.common.files import full_place, is_full
+
     if isinstance(error, FadaError):
         return str(error), 2
     if isinstance(error, Interrupted):
@@ -149,6 +151,10 @@ def _told(error: BaseException) -> tuple[str, int] | None:
         package = (error.name or "").partition(".")[0]
         if extra := EXTRAS.get(package):
             return f"this needs the package {package}, which is not installed. Try: pip install 'fada[{extra}]'", 2
+    if is_full(error):
+        where = f"{place}: " if (place := full_place(error)) else ""
+        again = " ".join(("give the command again", *getattr(error, "__notes__", ())))
+        return f"{where}the disk is full. What was finished is kept; free some space and {again}.", 1
     if isinstance(error, OSError):
         return _about_files(error)
     if isinstance(error, MemoryError):
@@ -182,11 +188,7 @@ _PLACES = {
 
 
 def _about_files(error: OSError) -> tuple[str, int] | None:
-    from fada.common.files import FULL
-
     where = f"{error.filename}: " if error.filename is not None else ""
-    if error.errno in FULL:
-        return f"{where}the disk is full. What was finished is kept; free some space and give the command again.", 1
     if error.errno in _PLACES:
         return f"{where}{_PLACES[error.errno]}", 2
     return (f"{where}{error.strerror}", 1) if error.strerror else None

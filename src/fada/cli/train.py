@@ -85,7 +85,11 @@ def train(
         import yaml
 
         settings[key.strip()] = yaml.safe_load(value)
-    finished = run(TrainSettings.of(settings, where=str(recipe or "command line")))
+    try:
+        finished = run(TrainSettings.of(settings, where=str(recipe or "command line")))
+    except OSError as error:
+        error.add_note("with --resume")
+        raise
     if os.environ.get("RANK", "0") != "0":
         return
     metrics = finished.metrics

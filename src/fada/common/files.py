@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -17,8 +18,21 @@ from typing import Any, TextIO
 
 from fada.errors import FadaError
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-"""What a full disk raises."""
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_MACHINE = f"{zlib.crc32(platform.node().encode()):016x}"
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a full disk raises, or a limit for what one may write."""
+
+_FULL_IN_WORDS = re.compile(
+    rf"(os error |Errno )({'|'.join(map(str, sorted(FULL)))})\b|iostream error|PytorchStreamWriter|unexpected pos"
+    r"|disk is full"
+)
+"""How errors tell it that have no number: those of safetensors, torch, SQLite, copies of folders."""
 
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 """What reading a damaged zip file, such as ``.npz``, raises besides OSError, ValueError and KeyError."""
@@ -44,10 +58,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield Path(path)
         return
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        temporary, number = _temporary(path)
     except OSError as error:
         raise _unwritable(path, error) from None
     try:
@@ -57,12 +70,73 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if path.exists():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
-    except OSError as error:
-        if error.errno in FULL and error.filename is None:  # writing tells no name
-            error.filename = str(path)
+    except Exception as error:
+        if is_full(error):
+            raise _full(path if full_place(error) in (None, str(temporary)) else full_place(error)) from error
         raise
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(number)
+
+
+def _temporary(path: Path) -> tuple[Path, int]:
+    """An empty file beside `path`, and its descriptor: what a killed process left is taken over, what one uses is not.
+
+    The name is that of the machine, as locks may hold on one machine only.
+    """
+    named = f".{path.name[:40]}.{{}}.tmp"
+    usual = path.with_name(named.format(_MACHINE))
+    if (number := _locked(usual)) is not None:
+        return usual, number
+    other = path.with_name(named.format(secrets.token_hex(8)))
+    return other, os.open(other, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor of an empty file of ours that nobody else has locked, as long as it is open; None if not so."""
+    if fcntl is None:
+        return None
+    try:
+        number = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if is_full(error):
+            raise
+        return None
+    with suppress(OSError):
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        about = os.fstat(number)
+        renamed = not os.path.samestat(about, os.stat(path))  # between opening and locking it
+        if not renamed and stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and about.st_nlink == 1:
+            os.truncate(number, 0)
+            return number
+    os.close(number)
+    return None
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error is that of a full disk, which the libraries that write tell in many ways."""
+    number = error.errno if isinstance(error, OSError) else None
+    return number in FULL if number is not None else _FULL_IN_WORDS.search(str(error)) is not None
+
+
+def full_place(error: BaseException) -> str | None:
+    """What was being written when the disk was full, if the error knows: of a copy not what was read."""
+    return getattr(error, "filename2", None) or getattr(error, "filename", None)
+
+
+def _full(path: str | os.PathLike[str] | None) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A full disk that the block meets is told as an OSError that names what it wrote, `path` if it does not know."""
+    try:
+        yield
+    except Exception as error:
+        if is_full(error):
+            raise _full(full_place(error) or path) from error
+        raise
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
@@ -81,6 +155,25 @@ def _descriptor(path: str | os.PathLike[str]) -> int | None:
             return None
         place = os.path.join(os.path.dirname(place), os.readlink(place))
     return None
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`, which is not there or empty, and name it so when the block ends well."""
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        if path.exists():
+            path.rmdir()
+        temporary.rename(path)
+    except Exception as error:
+        if is_full(error):
+            raise _full(path) from error
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -130,8 +223,8 @@ def _refuse_folder(path: str | os.PathLike[str]) -> None:
 
 def _unwritable(path: Path, error: OSError) -> Exception:
     """What to tell of a place that nothing can be written to: to choose another, unless the disk is full."""
-    if error.errno in FULL:
-        return OSError(error.errno, error.strerror, str(path))
+    if is_full(error):
+        return _full(path)
     return FadaError(f"{path}: cannot be written ({error.strerror}). Choose another place.")
 
 

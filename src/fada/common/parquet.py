@@ -10,11 +10,15 @@ from typing import Any, BinaryIO, TypeAlias
 
 from fada.errors import FadaError
 
-BOMB_BYTES = 2**30
-"""A column whose row group, or whose batch of rows, unpacks to more than this, and to more than `BOMB_RATIO` times the
-file, is refused."""
+BOMB_BYTES = 2**26
+"""A column whose row group unpacks to more than this, and to more than `BOMB_RATIO` times the file, is refused; of all
+rows together, what is more is not read."""
 
-BOMB_RATIO = 1000
+BOMB_RATIO = 100
+
+BATCH_BYTES = 2**27
+"""Fewer rows are read at a time where values that repeat may be so long that they would take more; a small file in
+which they would take eight times as much is refused."""
 
 ROWS_PER_BYTE = 100
 """A file with more rows, or values in a column, than a million and so many for each of its bytes is refused."""
@@ -31,28 +35,40 @@ _DEPTH = 32
 _Struct: TypeAlias = dict[int, Any]
 
 
-def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> None:
+def most_bytes(path: Path) -> int:
+    """What a parquet file may unpack to."""
+    return max(BOMB_BYTES, BOMB_RATIO * path.stat().st_size)
+
+
+def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> int:
     """Refuse a small parquet file that unpacks to far more than memory holds, or whose footer is damaged.
 
     Args:
-        batch: rows that are read at a time.
+        batch: rows that would be read at a time.
         repeated: of each column, whether a row may hold any number of values.
+
+    Returns:
+        The rows to be read at a time: `batch`, or fewer.
     """
-    size = path.stat().st_size
+    size, longest = path.stat().st_size, 1
     with path.open("rb") as file:
         footer = _footer(path, file, size, len(repeated))
         claimed = [(footer[3], "rows")]
         for group in footer.get(4, ()):
             claimed.append((group[3], "rows"))
             for column, is_repeated in zip(group[1], repeated, strict=True):
-                values, unpacked = _claims(path, file, column[3], batch, is_repeated)
+                values, unpacked, widest = _claims(path, file, column[3], is_repeated)
                 claimed.append((values, "values in one column"))
-                if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * size:
+                longest = max(longest, widest)
+                repeats = widest * min(batch, values)
+                if unpacked > most_bytes(path) or repeats > max(8 * BATCH_BYTES, BOMB_RATIO * size):
+                    unpacked = max(unpacked, repeats)
                     raise FadaError(
                         f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
                     )
     if (largest := max(claimed, key=lambda claim: claim[0]))[0] > 1_000_000 + ROWS_PER_BYTE * size:
         raise FadaError(f"{path}: {size:,} bytes that claim {largest[0]:,} {largest[1]}; not read, to be safe.")
+    return min(batch, max(BATCH_BYTES // longest, 1))
 
 
 def stored_metadata(path: Path) -> dict[bytes, bytes]:
@@ -91,8 +107,8 @@ def _footer(path: Path, file: BinaryIO, size: int, columns: int | None = None) -
     return footer
 
 
-def _claims(path: Path, file: BinaryIO, column: _Struct, batch: int, repeated: bool) -> tuple[int, int]:
-    """Values of a column chunk, and the bytes that it, or if it is more a batch of its rows, may unpack to."""
+def _claims(path: Path, file: BinaryIO, column: _Struct, repeated: bool) -> tuple[int, int, int]:
+    """Values of a column chunk, the bytes that its pages may unpack to, and those of the longest value that repeats."""
     values, unpacked, widest, pages = column[5], column[6], 0.0, 0
     for number, page in enumerate(_pages(file, column)):
         if number == PAGES:
@@ -106,7 +122,7 @@ def _claims(path: Path, file: BinaryIO, column: _Struct, batch: int, repeated: b
             values = max(values, count)
             if _DELTA_BYTE_ARRAY in (header.get(2), header.get(4)):  # a value repeats the beginning of the one before
                 widest = max(widest, page[2])
-    return values, max(unpacked, pages, round(widest * (values if repeated else min(batch, values))))
+    return values, max(unpacked, pages, round(widest * values) if repeated else 0), round(widest)
 
 
 def _pages(file: BinaryIO, column: _Struct) -> Iterator[_Struct]:

@@ -18,7 +18,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fada.common.parquet import refuse_bomb
+from fada.common.parquet import most_bytes, refuse_bomb
 from fada.errors import FadaError
 
 JSON_SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -375,7 +375,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _unreadable(path, error) from None
     schema = file.schema
-    refuse_bomb(path, BATCH, [schema.column(leaf).max_repetition_level > 0 for leaf in range(len(schema))])
+    rows = refuse_bomb(path, BATCH, [schema.column(leaf).max_repetition_level > 0 for leaf in range(len(schema))])
     ends = list(accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)))
     size = path.stat().st_size / max(file.metadata.num_rows, 1)
 
@@ -383,7 +383,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
         """The batches from a row group on; behind the first error, every row group on its own."""
         read = after
         try:
-            for batch in file.iter_batches(BATCH, columns=columns, row_groups=range(group, len(ends))):
+            for batch in file.iter_batches(rows, columns=columns, row_groups=range(group, len(ends))):
                 yield batch
                 read += len(batch)
                 if on_bytes:
@@ -396,7 +396,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
             start = ends[damaged - 1] if damaged else 0
             skip, problem = read - start, first
             try:
-                for batch in file.iter_batches(BATCH, columns=columns, row_groups=[damaged]):
+                for batch in file.iter_batches(rows, columns=columns, row_groups=[damaged]):
                     part = batch.slice(skip)
                     skip = max(skip - len(batch), 0)
                     if len(part):
@@ -410,7 +410,30 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
                 read = ends[damaged]
             damaged += 1
 
-    return arrow_table(path, file.schema_arrow, lambda columns: batches(columns, 0, 0), file.metadata.num_rows)
+    def bounded(columns: Sequence[str]) -> Iterator[Any]:
+        """The batches, as long as they are no more than a file of this size holds."""
+        read, left = 0, most_bytes(path)
+        for batch in batches(columns, 0, 0):
+            read += batch.rows if isinstance(batch, Damage) else len(batch)
+            left -= 0 if isinstance(batch, Damage) else sum(map(_bytes_of, batch.columns))
+            yield batch
+            if left < 0 and read < ends[-1]:
+                told = f"the {ends[-1] - read:,} rows from here on are not read, to be safe: too much for its size"
+                yield Damage(told, LOST, ends[-1] - read)
+                return
+
+    return arrow_table(path, file.schema_arrow, bounded, file.metadata.num_rows)
+
+
+def _bytes_of(column: Any) -> int:
+    """The bytes of the values of an Arrow array, those that repeat counted every time."""
+    import pyarrow.types as types
+
+    if types.is_dictionary(column.type):
+        return int(column.dictionary_decode().nbytes)
+    if types.is_struct(column.type):
+        return sum(map(_bytes_of, column.flatten()))
+    return int(column.nbytes)
 
 
 def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | None) -> Table:
@@ -452,7 +475,10 @@ def arrow_table(
     Args:
         batches: from names of columns to record batches, or Damage where one cannot be read.
     """
-    names, info = schema.names, _info(schema)
+    try:
+        names, info = schema.names, _info(schema)
+    except UnicodeDecodeError as error:
+        raise _unreadable(Path(path), f"the name of a column is not UTF-8: {error}") from None
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise FadaError(f"{path}: the column {twice!r} stands twice. Rename one of the two.")
     labels = _labels(info)

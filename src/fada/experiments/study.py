@@ -158,8 +158,8 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
 
     asked = {"data": [os.path.abspath(source) for source in data], **reading}
     record = out.with_name("source.json")
-    if (out / "test.parquet").exists():
-        if record.exists() and read_json(record) != asked:
+    if record.exists() and (out / "test.parquet").exists():  # the record is written last
+        if read_json(record) != asked:
             raise FadaError(f"{out} holds the lines of another study. Choose another folder, or delete this one.")
         return [out]
     lines = read_lines([*data] if len(data) > 1 else data[0], **reading)

@@ -128,9 +128,10 @@ def _segment(
         try:
             os.link(page.file, beside)
         except OSError:
-            shutil.copy2(page.file, beside)
+            with replacing(beside) as temporary:
+                shutil.copyfile(page.file, temporary)
     if draw:
-        draw_lines(image, found).save(out / f"{page.name}{DRAWING}")
+        write_image(draw_lines(image, found), out / f"{page.name}{DRAWING}")
         done.files.append(out / f"{page.name}{DRAWING}")
     for line in found.lines:
         done.zones[line.zone] = done.zones.get(line.zone, 0) + 1

@@ -1,6 +1,5 @@
 """Transcribing many lines: batch by batch into a journal, so that an interruption loses nothing and repeats nothing."""
 
-import glob
 import os
 import time
 import unicodedata
@@ -146,8 +145,6 @@ def transcribe(
     format = _check_output(lines, out, format)
     with Journal(path, record, restart=run.restart) as journal:
         resumed = len(journal.rows)
-        for left_behind in whole.parent.glob(f".{glob.escape(whole.name[:40])}.{'[0-9a-f]' * 16}.tmp"):
-            left_behind.unlink(missing_ok=True)  # by a job that was killed: nobody else has this output
         reader = Reader(recognizer, job.weights, job.known, job.automatic, journal.rows)
         documents = reader.documents
         if documents is not None and share is not None:

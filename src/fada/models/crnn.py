@@ -7,6 +7,7 @@ sequences give at half of their time when reading and a quarter of it when train
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -263,7 +264,7 @@ class CRNNRecognizer(CTCNetwork):
             labels = [label[1:] for label in labels]
         return {**inputs, "labels": padded_labels(labels)}
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+    def write(self, folder: Path) -> None:
         """Write the network and its processor."""
         self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from fada.alignment import AlignmentLoss
+from fada.common.files import naming
 from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.recognizer import Recognizer
@@ -100,9 +101,16 @@ class Network(Recognizer):
         self.save_pretrained(folder)
         return folder
 
-    @abstractmethod
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the network and its processor."""
+        with naming(folder):
+            self.write(Path(folder))
+        for weights in Path(folder).glob("*.safetensors"):  # written for the owner alone
+            weights.chmod((weights.with_name("config.json")).stat().st_mode)
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write the files of the network and its processor."""
 
     @abstractmethod
     def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fada.common.settings import read_json
 from fada.errors import EXTRAS, FadaError, missing_extra
 from fada.models.folders import resolve
 
@@ -48,6 +49,16 @@ LOADED: dict[str, str] = {
     "facebook/wav2vec2-base-960h": "speech, CTC (any *ForCTC of transformers)",
 }
 """Models that are loaded to be fine-tuned: those of the package, and examples of others by hub name or folder."""
+
+JSON_FILES = frozenset(
+    f"{name}.json"
+    for name in (
+        *("config", "generation_config", "preprocessor_config", "processor_config", "crnn_processor"),
+        *("tokenizer", "tokenizer_config", "special_tokens_map", "vocab"),
+    )
+)
+"""Files of a model folder that hold an object; transformers takes some that are damaged for missing ones."""
+_ANEW = "Get its files anew."
 
 LEARNING_RATES = {"fada-crnn": 1e-3, "trocr-tiny": 5e-4, "vision-encoder-decoder": 2e-5, "whisper": 1e-5}
 
@@ -214,13 +225,15 @@ def _sound_files(path: str | os.PathLike[str]) -> Iterator[None]:
     for file in sorted(Path(path).glob("*")) if Path(path).is_dir() else ():
         if file.is_file() and file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
             raise FadaError(f"{file}: only the pointer of git-lfs to the file. Fetch it with: git lfs pull")
+        if file.name in JSON_FILES and not isinstance(read_json(file, _ANEW), dict):
+            raise FadaError(f"{file}: expected a JSON object. {_ANEW}")
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if "trust_remote_code" in str(error) or "custom code" in str(error):
             reason = "it asks to run Python code of its own (auto_map), which is never done"
-        raise FadaError(f"{path}: cannot be loaded as a model: {reason.rstrip('.')}. Get its files anew.") from None
+        raise FadaError(f"{path}: cannot be loaded as a model: {reason.rstrip('.')}. {_ANEW}") from None
 
 
 def describe(name: str) -> dict[str, Any]:

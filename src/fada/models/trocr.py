@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         self.strips = strips
         self.tagging, self.domains = tagging, tuple(domains)
         self.prompt = (_first(model.config.decoder_start_token_id, tokenizer.bos_token_id, tokenizer.cls_token_id),)
+        model.generation_config.decoder_start_token_id = self.prompt[0]
         model.generation_config.eos_token_id = _first(model.generation_config.eos_token_id, tokenizer.eos_token_id)
         model.generation_config.pad_token_id = _first(model.generation_config.pad_token_id, tokenizer.pad_token_id)
 
@@ -231,7 +233,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         inputs = {"pixel_values": torch.from_numpy(np.asarray(pixels))}
         return inputs if labels is None else {**inputs, **self.decoder_batch(labels)}
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+    def write(self, folder: Path) -> None:
         """Write model, image processor and tokenizer."""
         self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains), "strips": self.strips}
         self.model.save_pretrained(folder)

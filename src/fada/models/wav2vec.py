@@ -94,12 +94,12 @@ class TransformersCTCRecognizer(CTCNetwork):
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         return ctc_loss(outputs.logits, self.frames(outputs, inputs), labels, self.blank), outputs
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+    def write(self, folder: Path) -> None:
         """Write model, feature extractor and alphabet."""
         self.model.save_pretrained(folder)
         self.features.save_pretrained(folder)
         saved = {"tagging": self.tagging, "domains": list(self.domains)}
-        write_json(Path(folder) / _SYMBOLS, {**saved, **self.alphabet.to_dict()})
+        write_json(folder / _SYMBOLS, {**saved, **self.alphabet.to_dict()})
 
     def _add_characters(self, texts: Iterable[str], policy: NewCharacters) -> None:
         missing = sorted({c for text in texts for c in text} - set(self._classes))

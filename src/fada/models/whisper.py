@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         """Prompt, tag, text, end; like Whisper's own, the text begins with a space."""
         return super().encode(f" {text.strip()}", domain)
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+    def write(self, folder: Path) -> None:
         """Write model, feature extractor and tokenizer."""
         language = self.tokenizer.language
         self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains), "language": language}

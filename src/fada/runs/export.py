@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fada._version import __version__
-from fada.common.files import write_text
+from fada.common.files import replacing_folder, write_text
 from fada.decoding.knowledge import DECODER, Decoder, Knowledge
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
@@ -61,13 +61,14 @@ def export(
     decoder = _decoder(run, order, beam)
     recognizer = run.network
     recognizer.model.half()
-    recognizer.save_pretrained(out)
     errors = _errors(run, decoder)
-    if decoder is not None:
-        decoder.save(out)
-    if run.tuned is not None:
-        run.tuned.save(out / DECODER / "tuned.json")  # with its evidence
-    write_text(out / "README.md", _card(run, errors, title or run.folder.name, licence, about))
+    with replacing_folder(out) as folder:
+        recognizer.save_pretrained(folder)
+        if decoder is not None:
+            decoder.save(folder)
+        if run.tuned is not None:
+            run.tuned.save(folder / DECODER / "tuned.json")  # with its evidence
+        write_text(folder / "README.md", _card(run, errors, title or run.folder.name, licence, about))
     return out
 
 

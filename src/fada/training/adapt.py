@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fada._version import __version__
-from fada.common.files import check_writable, write_json
+from fada.common.files import check_writable, naming, write_json
 from fada.common.settings import read_json
 from fada.data.line import Line
 from fada.data.source import read_lines
@@ -169,7 +169,8 @@ class Adapting:
             replayed=len(self._replay),
             seconds=round(time.monotonic() - self._started, 1),
         )
-        _save(adapted if found.kept else self._old, self.model, knowledge, self.out)
+        with naming(self.out):
+            _save(adapted if found.kept else self._old, self.model, knowledge, self.out)
         if decoder is not None and targets is not None:
             decoder.save(self.out)
         write_json(self.out / RECORD, {**self._job, **asdict(found), "fada_version": __version__})

@@ -4,15 +4,12 @@ The defaults are those of the paper (30 epochs at most, patience 4 on the valida
 a CPU are in `recipes/`.
 """
 
-import errno
 import logging
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +17,7 @@ from transformers import set_seed
 from transformers.utils.logging import disable_progress_bar
 
 from fada._version import __version__
-from fada.common.files import check_writable, write_json
+from fada.common.files import check_writable, naming, write_json
 from fada.common.processes import wait_for_all
 from fada.common.say import track
 from fada.common.workers import Processes, Workers
@@ -54,13 +51,14 @@ def train(settings: TrainSettings) -> Run:
         The run: model, metrics, predictions and emissions.
 
     Raises:
-        FadaError: the settings or the data do not allow it, the loss is no longer a number, or the disk is full.
+        FadaError: the settings or the data do not allow it, or the loss is no longer a number.
         Interrupted: SIGTERM or Ctrl-C; continue with `resume`.
+        OSError: the disk is full, or cannot be written; continue with `resume`.
     """
     disable_progress_bar()  # one bar is enough
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    with _disk_errors(settings.out):
+    with naming(settings.out):
         return _train(settings)
 
 
@@ -243,16 +241,3 @@ def _train_apart(settings: TrainSettings) -> None:
     run = Run(settings.out)
     if not run.finished:  # by another worker, while nobody knew whether this one lived
         train(settings.model_copy(update={"resume": run.has("config.json")}))
-
-
-@contextmanager
-def _disk_errors(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise FadaError(
-            f"no space left on the disk while writing to {out}. Free some space and continue with --resume: "
-            "the last complete checkpoint is kept."
-        ) from None

@@ -15,7 +15,7 @@ from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from fada.alignment import NAMES, AlignmentLoss, named, pull
-from fada.common.files import write_json
+from fada.common.files import naming, write_json
 from fada.common.processes import summed
 from fada.errors import FadaError, Interrupted
 from fada.models import registry
@@ -183,9 +183,13 @@ class FadaTrainer(Trainer):
         return WidthSampler(self.train_dataset, block, self.settings.seed)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        with naming(folder):
+            self._write_checkpoint(folder, model, trial)
+
+    def _write_checkpoint(self, folder: Path, model: nn.Module, trial: Any) -> None:
         if self.args.should_save:
             # Before the Trainer's own files: its last one makes the checkpoint complete.
-            folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
             folder.mkdir(parents=True, exist_ok=True)
             own = {
                 "history": self.history,

@@ -51,7 +51,7 @@ def find_image(names: Sequence[str], file: Path, base: Base, images: Path | None
                 try:
                     return Path(os.path.normpath(where.find(folder, one)))
                 except FadaError as error:
-                    if "outside" in str(error) and (folder / one).exists():
+                    if "outside" in str(error) and os.path.exists(folder / one):
                         refused = error
     stems = dict.fromkeys([PurePosixPath(_plain(name)).stem for name in names if name] + [file.stem])
     for stem in stems:
@@ -59,7 +59,7 @@ def find_image(names: Sequence[str], file: Path, base: Base, images: Path | None
             for suffix in sorted(IMAGE_SUFFIXES):
                 for ending in (suffix, suffix.upper()):
                     found = folder / f"{stem}{ending}"
-                    if found.is_file() and where.holds(found):
+                    if os.path.isfile(found) and where.holds(found):
                         return Path(os.path.normpath(found))
     raise refused or ImageMissingError(names[0] if names else file.stem)
 

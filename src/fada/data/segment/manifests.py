@@ -1,11 +1,13 @@
 """IIIF manifests (presentation 2 and 3) whose images lie on this disk; nothing is fetched."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fada.common.settings import read_json
+from fada.data.places import Base
 from fada.errors import FadaError
 
 
@@ -69,10 +71,8 @@ def _local(name: str, folder: Path) -> Path | None:
     """The file that an address stands for, inside the folder of the manifest."""
     address = urlsplit(name)
     path = unquote(address.path)
-    inside = folder.resolve()
     asked = [path] if address.scheme in ("", "file") else []
     for one in (*asked, path.rpartition("/")[2]):
-        file = (inside / one).resolve()
-        if one and file.is_relative_to(inside) and file.is_file():
-            return file
+        with suppress(FadaError):
+            return Path(Base(folder).find(folder, one)).resolve()
     return None
