@@ -5,7 +5,7 @@
 
 Every way is a process of its own. Its CPU time is that of all processes it started, its memory that of the process that
 reads the source and keeps the journal. Ratios are of one run; CPU time hardly depends on what else the machine does,
-elapsed time does. With `--side-by-side` what is compared runs at the same time, so that both have the same neighbours.
+elapsed time does. With `--side-by-side` what is compared runs at the same time, so that all have the same neighbours.
 """
 
 import argparse
@@ -167,10 +167,10 @@ def measured(way: object, *arguments: object) -> Cost:
     return Cost(sum(seen.values()), last["cpu"], time.monotonic() - started, last["memory"], journal)
 
 
-def measured_together(ways: Sequence[tuple[object, ...]]) -> list[Cost]:
+def measured_together(ways: Sequence[tuple[object, ...]]) -> Iterator[Cost]:
     """Several, one after the other or at the same time."""
     with ThreadPoolExecutor(len(ways) if SIDE_BY_SIDE else 1) as pool:
-        return list(pool.map(lambda way: measured(*way), ways))
+        yield from pool.map(lambda way: measured(*way), ways)
 
 
 def run_way(way: str, arguments: list[str]) -> None:
@@ -202,31 +202,27 @@ def tell_costs(given: argparse.Namespace, place: Path) -> None:
     print("| way | CPU s | ms a line | of it the first process | CPU against one process | elapsed s |")
     print("|---|---:|---:|---:|---:|---:|")
     costs: dict[str, Cost] = {}
-    pairs: list[dict[str, tuple[object, ...]]] = [{"one process": ("one",)}]
-    if given.shards:
-        pairs[0][f"{given.shards} shards, one after the other, and merge"] = ("shards", given.shards)
+    kinds: dict[str, tuple[object, ...]] = {"one process": ("one",)}
     for count in given.workers:
-        pairs.append({f"multiprocessing, {count}": ("plain", count), f"Ray, {count}": ("ray", count)})
-    outs: list[Path] = []
-    for pair in pairs:
-        ways: list[tuple[object, ...]] = []
-        for way, *more in pair.values():
-            out = place / f"{len(costs) + len(ways)}" / "out.tsv"
-            out.parent.mkdir()
-            ways.append((way, given.model, source, out, *more))
-            outs += [out] if way != "plain" else []
-        for name, cost in zip(pair, measured_together(ways), strict=True):
-            costs[name] = cost
-            ratio = cost.cpu / costs["one process"].cpu
-            each, first = (1000 * seconds / given.lines for seconds in (cost.cpu, cost.driver))
-            cells = f"{cost.cpu:.1f} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.1f}"
-            print(f"| {name} | {cells} |", flush=True)
+        kinds |= {f"multiprocessing, {count}": ("plain", count), f"Ray, {count}": ("ray", count)}
+    if given.shards:
+        kinds[f"{given.shards} shards, one after the other, and merge"] = ("shards", given.shards)
+    outs = [place / str(number) / "out.tsv" for number in range(len(kinds))]
+    for out in outs:
+        out.parent.mkdir()
+    ways = [(way, given.model, source, out, *more) for out, (way, *more) in zip(outs, kinds.values(), strict=True)]
+    for name, cost in zip(kinds, measured_together(ways), strict=True):
+        costs[name] = cost
+        ratio = cost.cpu / costs["one process"].cpu
+        each, first = (1000 * seconds / given.lines for seconds in (cost.cpu, cost.driver))
+        cells = f"{cost.cpu:.1f} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.1f}"
+        print(f"| {name} | {cells} |", flush=True)
     for count in given.workers:
         ratio = costs[f"Ray, {count}"].cpu / costs[f"multiprocessing, {count}"].cpu
         print(f"Ray over multiprocessing, {count} workers: {ratio:.2f} of its CPU time")
     if given.workers and not given.source:
         _tell_slopes(given, place, costs)
-    written = [out.read_bytes() for out in outs]
+    written = [out.read_bytes() for out, (way, *_) in zip(outs, kinds.values(), strict=True) if way != "plain"]
     print(f"the same bytes in all {len(written)} outputs: {len(set(written)) == 1}")
     sizes = {"source": source.stat().st_size, "output": len(written[0])}
     sizes["journal"] = costs["one process"].journal
@@ -242,7 +238,7 @@ def _tell_slopes(given: argparse.Namespace, place: Path, costs: dict[str, Cost])
     for out in outs:
         out.parent.mkdir()
     ways = [(way, given.model, place / "tenth.parquet", out, count) for way, out in zip(names, outs, strict=True)]
-    starts = measured_together(ways)
+    starts = list(measured_together(ways))
     wholes = [costs[name] for name in names.values()]
     slopes = [(whole.cpu - start.cpu) / (given.lines - tenth) for whole, start in zip(wholes, starts, strict=True)]
     driver = (wholes[0].driver - starts[0].driver) / (given.lines - tenth)
@@ -278,7 +274,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--lines", type=int, default=20_000, help="lines that are read in every way")
-    parser.add_argument("--words", type=int, default=2, help="in each of them: short lines are the hard case")
+    parser.add_argument("--words", type=int, default=2, help="in each of them; with short ones dividing costs most")
     parser.add_argument("--few", type=int, default=2_000, help="lines of the first measure of memory")
     parser.add_argument("--many", type=int, default=200_000, help="lines of the second; 0: not measured")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])

@@ -48,8 +48,9 @@ DRIVERS = int(os.environ.get("FADA_KILLS", "1"))
 """Each of them starts a cluster."""
 
 LINES = max(16, 3 * KILLS)
-FAIR = {"RAY_worker_niceness": "0"}
-"""Ray's workers make way for everything else on the machine, which may be another test that waits for nothing."""
+FAIR = {"RAY_worker_niceness": "0", "RAY_agent_register_timeout_ms": "600000"}
+"""Ray's workers make way for everything else on the machine, which may be another test that waits for nothing; and Ray
+gives up if a busy machine needs half a minute to start it."""
 OFFLINE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 """Before a command: it has no network but its own machine."""
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]

@@ -40,6 +40,9 @@ RETRIES = 5
 
 DIED = f"the process that read it died {RETRIES + 1} times"
 
+STARTS = 3
+"""So often a cluster on this machine is started: Ray gives up after half a minute, which a busy machine may need."""
+
 AHEAD = 2
 """Batches that wait for each actor, so that none is idle while the driver reads."""
 
@@ -80,6 +83,7 @@ class Cluster:
         elif token is not None and not token.is_file():
             raise FadaError(f"{token}: no such file. --ray-token names the file with the token of the cluster.")
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        os.environ.setdefault("RAY_agent_register_timeout_ms", "300000")  # a busy machine needs more than its 30 s
         if token is not None:
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.resolve())}
         try:
@@ -87,19 +91,7 @@ class Cluster:
                 import ray  # reads the environment once
             except ImportError:
                 raise missing_extra("ray", "scale", "running on a Ray cluster") from None
-            options: dict[str, Any] = {"address": self.address or "local"}
-            if self.address is None:
-                options |= {"num_cpus": self.workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-            with _caught() as complaints:
-                try:
-                    ray.init(log_to_driver=False, configure_logging=False, logging_level=logging.ERROR, **options)
-                except Exception as error:  # Ray raises many kinds, all of them about the address or the machine
-                    token_asked = b"AuthToken" in complaints()
-                    problem = "it asks for a token, and this is not it" if token_asked else str(error)
-                    raise FadaError(
-                        f"the Ray cluster at {self.address or 'this machine'} cannot be used ({problem}). Check "
-                        "--ray-address and --ray-token (the file with the token of the cluster), or leave --ray out."
-                    ) from None
+            self._connect(ray)
             try:
                 yield Running(ray, self)
             finally:
@@ -107,6 +99,27 @@ class Cluster:
         finally:
             if own_token is not None:
                 own_token.unlink(missing_ok=True)
+
+    def _connect(self, ray: Any) -> None:
+        options: dict[str, Any] = {"address": self.address or "local"}
+        if self.address is None:
+            options |= {"num_cpus": self.workers, "include_dashboard": False}
+        tries = STARTS if self.address is None else 1
+        for left in reversed(range(tries)):
+            with _caught() as complaints:
+                try:
+                    ray.init(log_to_driver=False, configure_logging=False, logging_level=logging.ERROR, **options)
+                    return
+                except Exception as error:  # Ray raises many kinds, all of them about the address or the machine
+                    ray.shutdown()
+                    if left:
+                        continue
+                    token_asked = b"AuthToken" in complaints()
+                    problem = "it asks for a token, and this is not it" if token_asked else str(error)
+                    raise FadaError(
+                        f"the Ray cluster at {self.address or 'this machine'} cannot be used ({problem}). Check "
+                        "--ray-address and --ray-token (the file with the token of the cluster), or leave --ray out."
+                    ) from None
 
 
 @contextmanager
