@@ -3,7 +3,8 @@
 python -m benchmarks.pages FOLDER: page images with their ALTO beside them (`validation/` for choosing, `test/` for
 reporting). A drawn line is found if one found baseline runs within a third of the line's height from it over 80 % of
 its length; a found line is false if over half of its length no drawn line is that near. Zones are those that the
-ALTO files name (SegmOnto).
+ALTO files name (SegmOnto); a line is marked right if those of main zones are found as text, others (margins, numbers,
+titles, initials) as something else.
 
 With --read MODEL each page is read twice, by the lines that people drew and by those that were found, as `fada
 transcribe` reads them. CER of the page: of all its lines in their order, with spaces between. CER of the bag of lines:
@@ -28,7 +29,7 @@ from scipy.optimize import linear_sum_assignment
 
 from fada import load_recognizer, read_lines
 from fada.data.formats.xml import parse
-from fada.data.images import load_line_image
+from fada.data.images import load_upright
 from fada.data.line import Line
 from fada.data.segment.page import find_lines
 
@@ -62,9 +63,12 @@ def near(curve: Curve, other: Curve, tolerance: float) -> NDArray[np.bool_]:
     return inside & (np.abs(np.interp(x, *other.T) - y) < tolerance)
 
 
-def compare(drawn: list[Drawn], found: list[Curve]) -> tuple[list[bool], int]:
-    """Which drawn lines were found, and how many found lines are false."""
-    hits = [bool(max((near(d.baseline, f, d.height / 3).mean() for f in found), default=0) >= 0.8) for d in drawn]
+def compare(drawn: list[Drawn], found: list[Curve]) -> tuple[list[int | None], int]:
+    """For each drawn line the place of the one that it was found as, and how many found lines are false."""
+    hits: list[int | None] = []
+    for d in drawn:
+        shares = [near(d.baseline, f, d.height / 3).mean() for f in found]
+        hits.append(int(np.argmax(shares)) if max(shares, default=0) >= 0.8 else None)
     false = 0
     for curve in found:
         close = np.zeros(SAMPLES, bool)
@@ -172,10 +176,11 @@ def main() -> None:
     seconds = []
     zones: Counter[str] = Counter()
     zone_hits: Counter[str] = Counter()
+    zone_marked: Counter[str] = Counter()
     print("| page | drawn | found | lines | false | CPU s |\n|---|---|---|---|---|---|")
     for file in sorted(folder.glob("*.xml")):
         drawn = drawn_lines(file)
-        page = load_line_image(image_of(file))
+        page = load_upright(image_of(file))[0]
         started = time.process_time()
         on_page = find_lines(page)
         seconds.append(time.process_time() - started)
@@ -188,12 +193,19 @@ def main() -> None:
             read.append((file.stem, is_single_column(drawn), edits))
         hits, false = compare(drawn, found)
         zones.update(line.zone for line in drawn)
-        zone_hits.update(line.zone for line, hit in zip(drawn, hits, strict=True) if hit)
-        totals += [len(drawn), sum(hits), len(found), false]
-        print(f"| {file.stem} | {len(drawn)} | {sum(hits)} | {len(found)} | {false} | {seconds[-1]:.1f} |", flush=True)
-    print("\n| zone | drawn | found | share |\n|---|---|---|---|")
+        marked = [
+            (line.zone, on_page.lines[hit].zone) for line, hit in zip(drawn, hits, strict=True) if hit is not None
+        ]
+        zone_hits.update(zone for zone, _ in marked)
+        zone_marked.update(zone for zone, told in marked if zone.startswith((MAIN, UNNAMED)) == (told == "main"))
+        totals += [len(drawn), len(marked), len(found), false]
+        print(
+            f"| {file.stem} | {len(drawn)} | {len(marked)} | {len(found)} | {false} | {seconds[-1]:.1f} |", flush=True
+        )
+    print("\n| zone | drawn | found | share | of these marked right |\n|---|---|---|---|---|")
     for zone, number in zones.most_common():
-        print(f"| {zone} | {number} | {zone_hits[zone]} | {100 * zone_hits[zone] / number:.1f} % |")
+        hit = zone_hits[zone]
+        print(f"| {zone} | {number} | {hit} | {100 * hit / number:.1f} % | {zone_marked[zone]} |")
     if read:
         heads = "from found lines | from drawn ones | ratio"
         print(f"\n| page | columns | CER of the page, {heads} | of the bag of lines, {heads} |\n|---|---|{'---|' * 6}")

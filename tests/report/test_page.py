@@ -23,6 +23,8 @@ from typer.testing import CliRunner
 
 from fada import FadaError, __version__, compare, evaluate
 from fada.cli import app
+from fada.data.line import Line
+from fada.data.synthetic.pages import write_pages
 from fada.report.charts import Curve, drawn, frequency_chart, line_chart, nice_ticks
 from fada.report.comparison import data_sets
 from fada.report.images import collect, encode
@@ -376,6 +378,24 @@ def test_any_outputs_are_reported_against_a_ground_truth(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["report", str(tmp_path / "gt"), "--domain", "13"])
     assert isinstance(done.exception, FadaError)
     assert "--reference" in str(done.exception)
+
+
+def test_pages_that_lines_are_cut_out_of_are_drawn(tmp_path: Path) -> None:
+    lines = [Line(f"l{i}", image=Image.new("L", (500, 60), 90), text=f"linea {i}") for i in range(20)]
+    write_pages(lines, tmp_path / "gt", 2, seed=1)
+    written = write_comparison(tmp_path / "gt", [tmp_path / "gt"], tmp_path / "out.html", resamples=100)
+    page = written.path.read_text(encoding="utf-8")
+    pages = re.findall(r'src="data:image/webp;base64,([^"]*)" width="(\d+)" height="(\d+)"', page)
+    assert len(pages) == 2
+    for data, width, height in pages:
+        with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+            assert (picture.format, picture.size) == ("WEBP", (int(width), int(height)))
+            assert max(picture.size) <= 1400
+    assert page.count("<figcaption>") >= 2
+    small = write_comparison(
+        tmp_path / "gt", [tmp_path / "gt"], tmp_path / "small.html", resamples=100, max_bytes=200_000
+    )
+    assert small.size <= 200_000
 
 
 @pytest.mark.browser

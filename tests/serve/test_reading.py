@@ -108,6 +108,9 @@ def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
     line = client.get(f"/api/pages/{pages[0]['id']}").json()["lines"][0]
     assert client.get(line["audio"]).content.startswith(b"RIFF")
     assert client.get(f"/api/pages/{pages[0]['id']}/image").status_code == 200
+    drawing = client.get(f"/api/pages/{pages[1]['id']}/drawing")
+    with Image.open(io.BytesIO(drawing.content)) as picture:
+        assert (picture.format, picture.mode, picture.size) == ("PNG", "RGB", (pages[1]["width"], pages[1]["height"]))
 
 
 @pytest.mark.timeout(600)

@@ -131,7 +131,7 @@ def _segment(
             with replacing(beside) as temporary:
                 shutil.copyfile(page.file, temporary)
     if draw:
-        write_image(draw_lines(image, found), out / f"{page.name}{DRAWING}")
+        write_image(draw_lines(image, found.crops(beside)), out / f"{page.name}{DRAWING}")
         done.files.append(out / f"{page.name}{DRAWING}")
     for line in found.lines:
         done.zones[line.zone] = done.zones.get(line.zone, 0) + 1

@@ -30,7 +30,7 @@ def look_at(recognizer: "CTCRecognizer", page: "Image.Image", found: "PageLines"
 
     Args:
         recognizer: of the script of the page, or of one like it.
-        page: in grey.
+        page: in grey or in its colours.
         found: its lines, which run across.
     """
     crops = sorted(found.crops(Path("page")), key=lambda crop: crop.box[0] - crop.box[2])[:LINES]

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fada.common.say import track
+from fada.data.crop import PageCrop
+from fada.data.images import load_upright
+from fada.data.segment.drawing import draw_lines
 from fada.data.source import read_lines
 from fada.errors import FadaError
 
@@ -20,6 +23,12 @@ LEVELS = ((40, 55), (36, 45), (36, 30), (32, 22), (28, 15), (28, 6), (24, 4))
 
 _WIDEST = 30  # times the height: longer strips are scaled to this, so that one odd line cannot eat the budget
 _SAMPLE = 48
+PAGES = 6
+"""So many pages are drawn with their lines, at most."""
+_PAGE = 1400, 40
+"""Their longer side in pixels, and WebP quality."""
+_PAGE_SHARE = 0.3
+"""Of the bytes, at most, for them."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +42,16 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """The images found, by line id; `note` says what was left out and why, or is empty."""
+    """The images found, by line id; `note` says what was left out and why, or is empty.
+
+    `pages`: by their names, those that lines were cut out of, with the lines drawn.
+    """
 
     images: Mapping[str, Thumbnail] = field(default_factory=dict)
     note: str = ""
     licence: str | None = None
     citation: str | None = None
+    pages: Mapping[str, Thumbnail] = field(default_factory=dict)
 
 
 def collect(
@@ -53,6 +66,7 @@ def collect(
     lines = read_lines(source, **columns)
     ids = set(wanted)
     small: dict[str, Image.Image] = {}
+    crops: dict[str, list[PageCrop]] = {}
     seen = 0
     for line in track(lines.filter(lambda line: line.id in ids), "Line images", total=len(ids)):
         seen += 1
@@ -62,10 +76,14 @@ def collect(
             small[line.id] = _scaled(line.load_image(), LEVELS[0][0])
         except FadaError:
             continue  # counted below with the other lines that have no image
+        if isinstance(line.image, PageCrop) and (line.image.page.name in crops or len(crops) < PAGES):
+            crops.setdefault(line.image.page.name, []).append(line.image)
     if not small:
         where = source if isinstance(source, str | os.PathLike) else ", ".join(source)
         missing = f"The lines of {where} have none." if seen else f"No line id of the predictions occurs in {where}."
         return Thumbnails({}, f"Images are left out. {missing}", lines.licence, lines.citation)
+    pages = _drawn(crops, int(_PAGE_SHARE * budget))
+    budget -= sum(len(page.data) for page in pages.values())
     order = [line_id for line_id in wanted if line_id in small]
     level = _level(list(small.values()), budget)
     images: dict[str, Thumbnail] = {}
@@ -83,12 +101,29 @@ def collect(
         if len(ids) > len(order):
             reasons.append(f"{len(ids) - len(order):,} because the data have no readable image of the line")
         note = f"Images are left out of {len(ids) - len(images):,} lines: " + ", ".join(reasons) + "."
-    return Thumbnails(images, note, lines.licence, lines.citation)
+    return Thumbnails(images, note, lines.licence, lines.citation, pages)
+
+
+def _drawn(crops: Mapping[str, Sequence[PageCrop]], budget: int) -> dict[str, Thumbnail]:
+    """Pages with the lines that were cut out of them, as many as fit."""
+    side, quality = _PAGE
+    found: dict[str, Thumbnail] = {}
+    for name, lines in crops.items():
+        picture = draw_lines(load_upright(lines[0].page, upright=lines[0].upright)[0], lines, side)
+        page = _webp(picture, quality)
+        budget -= len(page.data)
+        if budget < 0:
+            break
+        found[name] = page
+    return found
 
 
 def encode(image: "Image.Image", height: int, quality: int) -> Thumbnail:
     """A grey image, scaled to `height` pixels, as WebP."""
-    image = _scaled(image, height)
+    return _webp(_scaled(image, height), quality)
+
+
+def _webp(image: "Image.Image", quality: int) -> Thumbnail:
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=quality, method=4)
     return Thumbnail(image.width, image.height, base64.b64encode(buffer.getvalue()).decode("ascii"))

@@ -231,6 +231,7 @@ def _context(
             for run in runs
         ],
         "line_notes": [],
+        "pages": [],
     }
 
 
@@ -262,6 +263,7 @@ def _embed_images(
             continue
         listed.images.update({(name, line_id): image for line_id, image in found.images.items()})
         listed.notes.extend([found.note] if found.note else [])
+        context["pages"] += found.pages.items()
         if found.licence and ("Licence of the data", "not recorded") in context["facts"]:
             at = context["facts"].index(("Licence of the data", "not recorded"))
             context["facts"][at] = ("Licence of the data", found.licence)

@@ -190,14 +190,14 @@ def segment(file: str, upright: bool, right_to_left: bool, model: str, made: str
         model: that can tell which way up a page stands, if it reads images step by step; else the built-in one does.
         made: folder for the picture of a page that was turned.
     """
-    from fada.data.images import load_line_image
+    from fada.data.images import load_upright
     from fada.data.segment.detector import is_installed
     from fada.data.segment.page import LINE_HEIGHT, find_lines
     from fada.data.segment.upright import SidewaysError, find_upright
     from fada.models.folders import DEFAULT_MODEL
     from fada.models.look import look_at
 
-    image = load_line_image(file, upright=upright)
+    image = load_upright(file, upright=upright)[0]
     width, height = image.size
     whole = [(0.0, 0.0), (float(width), 0.0), (float(width), float(height)), (0.0, float(height))]
     one = {"lines": [{"outline": whole, "baseline": [(0.0, 0.75 * height), (float(width), 0.75 * height)]}]}

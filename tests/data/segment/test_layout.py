@@ -83,7 +83,8 @@ def test_a_row_joined_across_a_gutter_by_a_number_in_it_is_taken_apart() -> None
     rows = [*left[:7], *left[8:], *right[:7], *right[8:], joined(left[7], number, right[7])]
     blocks, _ = arrange(rows, 1000, DISTANCE)
     found = [(r.left, r.right) for block in blocks for r in block.rows]
-    assert found == [(100, 400)] * 30 + [(440, 740)] * 7 + [(410, 432)] + [(440, 740)] * 23
+    assert found == [(100, 400)] * 30 + [(440, 740)] * 30 + [(410, 432)]
+    assert blocks[-1].zone == "margin"
     blocks, _ = arrange(rows, 1000, DISTANCE, right_to_left=True)
     found = [(r.left, r.right) for block in blocks for r in block.rows]
     assert found[:30] == [(440, 740)] * 30
@@ -105,3 +106,35 @@ def test_a_row_that_begins_in_the_gutter_belongs_to_the_column_after_it() -> Non
     left, right = column(100, 400, 30), column(440, 740, 30)
     right[9] = row(405, 740, right[9].middle)
     assert order_of([*left, *right], *left, *right)
+
+
+def zones(rows: list[Row]) -> dict[int, str]:
+    """The zone of each row, by its identity."""
+    return {id(r): block.zone for block in arrange(rows, 1000, DISTANCE)[0] for r in block.rows}
+
+
+def test_notes_beside_a_column_that_hangs_askew_are_margin() -> None:
+    """Its beginning moves as far as the gap between note and text is wide: no gutter runs down the page."""
+    text = [row(200 + 4 * i, 700, 100 + DISTANCE * i) for i in range(20)]
+    notes = [row(130, 190, text[2].middle), row(150, 210, text[12].middle), row(150, 205, text[13].middle)]
+    found = zones([*text, *notes])
+    assert {found[id(r)] for r in notes} == {"margin"}
+    assert {found[id(r)] for r in text} == {"main"}
+
+
+def test_a_catchword_and_a_note_in_small_letters_below_the_column_are_margin() -> None:
+    text = column(200, 700, 14)
+    catchword = row(600, 660, text[-1].middle + DISTANCE)
+    small = Row(200, np.full(400, text[-1].middle + DISTANCE), np.full(400, 0.5 * text[0].core), 0.9)
+    last = row(200, 260, text[-1].middle + DISTANCE)
+    for below, zone in ((catchword, "margin"), (small, "margin"), (last, "main")):
+        found = zones([*text, below])
+        assert found[id(below)] == zone
+        assert {found[id(r)] for r in text} == {"main"}
+
+
+def test_a_number_above_and_beside_the_first_row_is_one() -> None:
+    text = column(200, 700, 14)
+    first = row(200, 500, text[0].middle - DISTANCE)
+    number = row(640, 690, first.middle - 0.8 * DISTANCE)
+    assert zones([number, first, *text])[id(number)] == "numbering"

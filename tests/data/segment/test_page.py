@@ -46,7 +46,7 @@ def test_every_line_of_a_known_page_is_found_in_its_order(layout: Layout) -> Non
         near = np.array(line.baseline)
         assert np.abs(np.interp(near[:, 0], x, y) - near[:, 1]).max() < 20  # a third of the line's height
     assert "rapidocr" in found.segmenter
-    assert max(draw_lines(page.image, found).size) == min(max(page.image.size), LARGEST)
+    assert max(draw_lines(page.image, found.crops(Path("page.png"))).size) == min(max(page.image.size), LARGEST)
 
 
 def test_written_pages_are_alto_with_every_line_where_it_is(tmp_path: Path) -> None:

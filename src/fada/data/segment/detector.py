@@ -56,7 +56,7 @@ def text_map(page: "Image.Image", side: int) -> NDArray[np.float32]:
 
     scale = side / max(page.size)
     width, height = (max(STRIDE, round(length * scale / STRIDE) * STRIDE) for length in page.size)
-    small = page.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    small = page.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0).convert("RGB")
     pixels = np.asarray(small, np.float32)[..., ::-1] / 127.5 - 1.0  # blue first, as the network was trained
     (found,) = _session().run(None, {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])})
     return found[0, 0]

@@ -23,6 +23,12 @@ _IN_GUTTER = 0.6
 """How far beyond a gutter a row that was joined across it may be taken apart, in distances of rows."""
 _MARK = 1.8
 """A piece that begins so far to the left of its column, in distances of rows, is a mark in the margin, no initial."""
+_INSIDE = 0.3
+"""What reaches no further into its column than this, in distances of rows, stands beside it."""
+_NEAR = 7
+"""So many rows tell where their column begins."""
+_SMALL = 0.65
+"""Rows at the foot of a column with a core below this share of the usual one are a note."""
 _EDGE = 0.012
 """How near the edge of the image a row is cut off, as a share of its width."""
 
@@ -184,14 +190,22 @@ def _zoned(blocks: list[Block], distance: float) -> list[Block]:
         return []
     longest = max(block.length for block in blocks)
     widest = max(block.width for block in blocks if block.length >= 0.3 * longest)
-    main = [block for block in blocks if block.length >= 0.12 * longest and block.width >= 0.5 * widest]
+    columns = {
+        place: _without_marks(block, distance)
+        for place, block in enumerate(blocks)
+        if block.length >= 0.12 * longest and block.width >= 0.5 * widest
+    }
+    main = [column for column, _ in columns.values()]
     found: list[Block] = []
-    for block in blocks:
-        if any(block is other for other in main):
-            column, marks = _without_marks(block, distance)
-            found += [*_without_number(column, distance), *marks]
-        else:
-            found.append(Block(block.rows, _zone_of(block, main, distance)))
+    for place, block in enumerate(blocks):
+        column, beside = columns.get(place, (None, [block]))
+        zoned = [Block(other.rows, _zone_of(other, main, distance)) for other in beside]
+        if column is None:
+            found += zoned
+            continue
+        found += [other for other in zoned if other.zone == "numbering"]
+        found += _without_ends(column, distance)
+        found += [other for other in zoned if other.zone != "numbering"]
     return found
 
 
@@ -206,25 +220,69 @@ def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
 
 
 def _without_marks(block: Block, distance: float) -> tuple[Block, list[Block]]:
-    """A column, and what stands in the margin before its rows and was taken for their beginning."""
-    left = block.left
+    """A column, and what stands in the margins beside its rows, taken for rows of it or for their beginning."""
+    edges = _edges(block)
     rows: list[Row] = []
-    marks: list[Block] = []
-    for row in block.rows:
+    marks: list[Row] = []
+    for row, (left, right) in zip(block.rows, edges, strict=True):
+        if row.right <= left + _INSIDE * distance or row.left >= right - _INSIDE * distance:
+            marks.append(row)
+            continue
         before = (
             [j for j in row.joints if abs(j[1] - left) < 1.2 * distance] if row.left < left - _MARK * distance else []
         )
         if before:
             mark, row = row.parted(before[-1:])
-            marks.append(Block((mark,), "margin"))
+            marks.append(mark)
         rows.append(row)
-    return Block(tuple(rows), block.zone), marks
+    if len(rows) < len(marks):
+        return block, []
+    return Block(tuple(rows)), _notes(marks, distance)
 
 
-def _without_number(block: Block, distance: float) -> list[Block]:
-    """A column and, if its first row is a short one that stands apart, that as a number of its own."""
-    first, *rest = block.rows
-    apart = bool(rest) and rest[0].middle - first.middle > 1.8 * distance
+def _edges(block: Block) -> list[tuple[float, float]]:
+    """Where a column begins and ends at each of its rows: as its rows near it do, which may hang askew."""
+    wide = [row for row in block.rows if row.width >= 0.5 * block.width]
+    found = []
+    for row in block.rows:
+        near = sorted(wide, key=lambda other: abs(other.middle - row.middle))[:_NEAR]
+        found.append((float(np.median([o.left for o in near])), float(max(o.right for o in near))))
+    return found
+
+
+def _notes(marks: Sequence[Row], distance: float) -> list[Block]:
+    """Notes in the margin: rows below each other are one."""
+    found: list[list[Row]] = []
+    for mark in sorted(marks, key=lambda row: row.middle):
+        for note in found:
+            last = note[-1]
+            if 0 < mark.middle - last.middle < 1.5 * distance and mark.left < last.right and last.left < mark.right:
+                note.append(mark)
+                break
+        else:
+            found.append([mark])
+    return [Block(tuple(note)) for note in found]
+
+
+def _without_ends(block: Block, distance: float) -> list[Block]:
+    """A column and, as blocks of their own, a number above it, and a note in small letters or a catchword below it."""
+    first, *rows = block.rows
+    number: list[Block] = []
+    apart = bool(rows) and (rows[0].middle - first.middle > 1.8 * distance or first.left > rows[0].right)
     if apart and first.width < 4 * distance and first.width < 0.5 * block.width:
-        return [Block((first,), "numbering"), Block(tuple(rest))]
-    return [block]
+        number = [Block((first,), "numbering")]
+    else:
+        rows = [first, *rows]
+    core = float(np.median([row.core for row in rows]))
+    end = len(rows)
+    while end > 2 and (rows[end - 1].core < _SMALL * core or _is_catchword(rows[end - 1], rows[end - 2], distance)):
+        end -= 1
+    if end < 0.75 * len(rows):
+        end = len(rows)
+    below = [Block(tuple(rows[end:]), "margin")] if end < len(rows) else []
+    return [*number, Block(tuple(rows[:end])), *below]
+
+
+def _is_catchword(row: Row, above: Row, distance: float) -> bool:
+    """Whether the last row of a column is the word that the next page begins with: short, below the line's end."""
+    return row.width < 4 * distance and row.left > (above.left + above.right) / 2

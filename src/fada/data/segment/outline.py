@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from fada.data.segment.rows import Curve, Row
 
-UP, DOWN = 1.7, 1.5
+UP, DOWN = 2.0, 1.8
 """How far a seam may be from the centre of the row, in core heights."""
+_USUALLY_UP, _USUALLY_DOWN = 1.3, 1.2
+"""How far it is where there is no ink."""
+_DEVIATION = 0.55
+"""What is far from that, in core heights."""
 LEFT, RIGHT = 1.1, 0.9
 """How far an outline goes beyond the row's ends, in core heights."""
 BASELINE = 0.45
@@ -44,8 +48,10 @@ def outline_of(row: Row, rows: Sequence[Row], ink: NDArray[np.float32], height: 
     x = np.arange(left, right + 1)
     centre = row.at(x.astype(float))
     above, below = _neighbours(row, rows, x, centre, height)
-    top = _seam(ink, x, np.maximum(centre - UP * height, above), centre - 0.5 * height)
-    bottom = _seam(ink, x, centre + 0.5 * height, np.minimum(centre + DOWN * height, below))
+    reach = _DEVIATION * height
+    highest, lowest = np.maximum(centre - UP * height, above), np.minimum(centre + DOWN * height, below)
+    top = _seam(ink, x, highest, centre - 0.5 * height, centre - _USUALLY_UP * height, reach)
+    bottom = _seam(ink, x, centre + 0.5 * height, lowest, centre + _USUALLY_DOWN * height, reach)
     upper = _simplified(np.stack([x, top], 1), 0.05 * height)
     lower = _simplified(np.stack([x, bottom], 1), 0.05 * height)
     return np.concatenate([upper, lower[::-1]])
@@ -69,17 +75,17 @@ def _neighbours(
     return above, below
 
 
-def _seam(ink: NDArray[np.float32], x: NDArray[np.int64], low: Curve, high: Curve) -> Curve:
+def _seam(ink: NDArray[np.float32], x: NDArray[np.int64], low: Curve, high: Curve, usual: Curve, reach: float) -> Curve:
     """The path from left to right between `low` and `high`, one pixel up or down a column at most, with least ink.
 
-    Where there is no ink it keeps to the middle of what it may use.
+    Where there is no ink it keeps to `usual`; what is `reach` away from it costs as much as faint ink.
     """
     first = int(np.floor(max(0.0, low.min())))
     last = int(np.ceil(min(ink.shape[0] - 1.0, max(high.max(), first + 1.0))))
     y = np.arange(first, last + 1)[:, None]
     low, high = np.minimum(low, high - 1), np.maximum(high, low + 1)
-    middle, reach = (low + high) / 2, (high - low) / 2
-    cost = ink[first : last + 1, x] + 0.02 * ((y - middle) / reach) ** 2 + 10.0 * ((y < low - 1) | (y > high + 1))
+    usual = np.clip(usual, low, high)
+    cost = ink[first : last + 1, x] + 0.02 * ((y - usual) / reach) ** 2 + 10.0 * ((y < low - 1) | (y > high + 1))
     total = cost[:, 0].copy()
     came = np.zeros(cost.shape, np.int8)
     padded = np.full(len(total) + 2, np.inf)

@@ -9,6 +9,7 @@ import numpy as np
 from fada.data.crop import PageCrop, Point
 from fada.data.images import image_size
 from fada.data.segment.detector import text_map, version
+from fada.data.segment.initials import with_initials
 from fada.data.segment.layout import Zone, arrange
 from fada.data.segment.outline import baseline_of, ink_of, outline_of
 from fada.data.segment.rows import find_rows, stands_upright
@@ -82,9 +83,10 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
     rows = [row for row in rows if row.width > height and row.score > _FAINT]
     map_height, map_width = text.shape
     blocks, cut_off = arrange(rows, map_width, distance, right_to_left=right_to_left)
-    rows = [row for block in blocks for row in block.rows]
-    grey = np.asarray(page.convert("L").resize((map_width, map_height), reducing_gap=2.0))
+    grey = np.asarray(page.resize((map_width, map_height), reducing_gap=2.0).convert("L"))
     ink = ink_of(grey, height) if rows else np.zeros_like(text)
+    blocks = blocks if right_to_left else with_initials(blocks, ink, height)
+    rows = [row for block in blocks for row in block.rows]
     scale = np.array([page.width / map_width, page.height / map_height])
 
     def points(on_map: np.ndarray) -> tuple[Point, ...]:

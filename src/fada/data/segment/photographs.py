@@ -41,10 +41,10 @@ class Photograph:
     problem: str = ""
 
     def load(self) -> "Image.Image":
-        """The page in grey, upright."""
+        """The page in its colours (pale ink is told from the paper by them), upright."""
         if self.problem:
             raise FadaError(self.problem)
-        return load_line_image(self.file)
+        return load_upright(self.file)[0]
 
 
 def find_files(source: str | os.PathLike[str]) -> list[Path]:

@@ -54,6 +54,11 @@ class Row:
         """The height on the map of the row as a whole."""
         return float(np.median(self.centres))
 
+    @property
+    def core(self) -> float:
+        """Usual height of the core."""
+        return float(np.median(self.heights))
+
     def at(self, x: float | Curve) -> Curve:
         """The centre at columns `x`; beyond its ends a row goes on level."""
         return np.asarray(np.interp(x, np.arange(self.left, self.right), self.centres))
@@ -64,6 +69,16 @@ class Row:
         part = self.centres[-count:] if right else self.centres[:count]
         slope = float(np.polyfit(np.arange(count), part, 1)[0]) if count > reach / 4 and count > 2 else 0.0
         return float(part[-1] + slope * gap) if right else float(part[0] - slope * gap)
+
+    def begun_at(self, left: int) -> "Row":
+        """The row from a column before its first one on, level there."""
+        more = self.left - left
+        return replace(
+            self,
+            left=left,
+            centres=np.pad(self.centres, (more, 0), "edge"),
+            heights=np.pad(self.heights, (more, 0), "edge"),
+        )
 
     def parted(self, joints: Sequence[tuple[int, int]]) -> "list[Row]":
         """The pieces of a row that is taken apart again at some of its joints."""

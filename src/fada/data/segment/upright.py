@@ -54,7 +54,7 @@ def find_upright(
     """The lines of a page, turned upright first if need be.
 
     Args:
-        page: in grey.
+        page: in grey or in its colours.
         find: gives the lines of a page.
         look_at: None where pages are to be taken as they stand, if their lines run across.
         name: of the page, for messages.

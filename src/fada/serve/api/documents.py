@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
 from fastapi.responses import FileResponse, JSONResponse
 
+from fada.data.images import load_upright
+from fada.data.segment.drawing import draw_lines
 from fada.errors import FadaError
 from fada.serve import export, lines, models, outlines, signs
 from fada.serve.api.common import ERRORS, Client, Number, OfDesk
@@ -140,6 +142,21 @@ def page_image(
         return FileResponse(made, media_type="image/jpeg")
 
     return picture(request, [str(file), row["upright"], width], make)
+
+
+@router.get("/pages/{page}/drawing", response_class=Response, responses={200: {"content": {"image/png": {}}}})
+def page_drawing(desk: OfDesk, page: Number, request: Request) -> Response:
+    """The picture of a page with its lines, numbered in reading order: as `fada segment --draw` draws it."""
+    row = desk.page(page)
+    crops = [desk.crop(line, row) for line in desk.lines_of(page)]
+
+    def make() -> Response:
+        stream = io.BytesIO()
+        image = load_upright(desk.page_file(row), upright=bool(row["upright"]))[0]
+        draw_lines(image, crops).save(stream, format="PNG")
+        return Response(stream.getvalue(), media_type="image/png")
+
+    return picture(request, [crops], make)
 
 
 @router.post("/pages/{page}/lines", status_code=201)

@@ -60,7 +60,8 @@ export class Viewer {
         button("fit", "Show the whole page", () => this.fit(), { key: "Alt 0" }),
         h("span", { class: "rule" }),
         button("draw", "Draw a new line", () => this.setMode(this.mode === "draw" ? "look" : "draw"), { key: "Alt D" }),
-        button("shape", "Move the outline of the line", () => this.setMode(this.mode === "shape" ? "look" : "shape"), { key: "Alt O" })));
+        button("shape", "Move the outline of the line", () => this.setMode(this.mode === "shape" ? "look" : "shape"), { key: "Alt O" }),
+        button("lines", "Picture with all lines, numbered", () => window.open(`/api/pages/${this.page.id}/drawing`, "_blank", "noopener"))));
     this.#listen();
     new ResizeObserver(() => this.page && (this.byHand ? this.#apply() : this.active ? this.follow(this.active, true) : this.fit())).observe(this.pane);
   }
