@@ -405,6 +405,28 @@ def test_batches_decoded_at_the_same_time_share_their_helpers() -> None:
         assert list(pool.map(lambda lines: _texts(decoder, lines), batches)) == alone
 
 
+@pytest.mark.parametrize("alignment", [False, True])
+@pytest.mark.parametrize("lam", [0.5, 1.0])
+def test_single_calls_find_what_a_batch_finds(lam: float, alignment: bool) -> None:
+    rng = np.random.default_rng(63)
+    lines = [random_log_probs(rng, int(rng.integers(1, 40)), 5, (np.float32, np.float64)[i % 2]) for i in range(20)]
+    lines += [random_log_probs(rng, 700, 5, np.float32), lines[3] + 7, lines[4][::2], np.asfortranarray(lines[5])]
+    lines[6].flags.writeable = False
+    target = CharDistribution.from_texts(["abacad"])
+    settings_: list[dict[str, Any]] = [
+        {},
+        {"target": target, "lam": lam},
+        {"lm": CharNgram.train(["abba", "dada"], 3), "lm_weight": 0.7, "lm_end": True, "length_bonus": 0.3},
+    ]
+    for chosen in settings_:
+        decoder = CTCBeamDecoder(["", *"abcd"], threads=1, **chosen)
+        together = [decoder.decode_batch([line], nbest=3, alignment=alignment)[0] for line in lines]
+        with ThreadPoolExecutor(3) as pool:
+            alone = list(pool.map(lambda line: decoder.decode(line, 3, alignment), lines))  # noqa: B023
+        assert alone == together
+        assert decoder.decode(lines[0]) == decoder.decode_batch(lines[:1])[0]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore:This process")
 def test_a_forked_process_has_helpers_of_its_own() -> None:

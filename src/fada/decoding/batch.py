@@ -17,10 +17,11 @@ from fada.common.say import waiting
 from fada.decoding.guidance import Guidance
 from fada.decoding.hypothesis import Alignment, Hypothesis
 from fada.decoding.kernels import records
-from fada.decoding.kernels.align import align_labels, forward_of, spell
+from fada.decoding.kernels.align import align_labels, forward_of
 from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.kernels.ctc import search_lines
-from fada.decoding.kernels.memory import address_of
+from fada.decoding.kernels.distance import ALIGNED_W2
+from fada.decoding.kernels.memory import Sizes, WorkSpace, address_of
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -42,8 +43,10 @@ class Classes:
 
     def __init__(self, alphabet: Alphabet) -> None:
         self.symbols, self.blank = alphabet.symbols, alphabet.blank
-        self.starts = np.cumsum([0, *map(len, self.symbols)], dtype=np.int64)
-        """(V + 1,) where each symbol starts in `codes`."""
+        self.widths = np.array([len(symbol) for symbol in self.symbols], np.int64)
+        """(V,) code points of each symbol."""
+        self.starts = np.cumsum(self.widths) - self.widths
+        """(V,) where each starts in `codes`."""
         self.codes = np.array([ord(c) for symbol in self.symbols for c in symbol], np.uint32)
         first: dict[str, int] = {}
         named = [(c, symbol) for c, symbol in enumerate(self.symbols) if symbol and c != self.blank]
@@ -115,7 +118,7 @@ class Classes:
 
     def align(self, log_probs: np.ndarray, labels: Sequence[int]) -> Alignment:
         """Where `labels` stand in `log_probs`, (T, V), on the most probable path."""
-        spans = align_labels(np.asarray(log_probs, np.float64), np.array(labels, np.int64), self.blank)
+        spans = align_labels(log_probs, labels, self.blank)
         frames = tuple((first, last + 1) for first, last in spans.tolist())
         confidences = tuple(
             min(1.0, float(np.exp(log_probs[start:end, c].max())))
@@ -162,14 +165,21 @@ class Plan:
         """Collect the arrays of the score; again when the step table has grown."""
         with self.table.lock:
             # One assignment, so that no thread sees steps without the bounds that belong to them.
-            self.arrays = self.table.arrays, self._score()
+            score = self._score()
+            follows = score.distance_weight > 0 or score.tracks_text
+            self.arrays = self.table.arrays if follows else None, score
+
+    @property
+    def automaton(self) -> Automaton | None:
+        """The language model, if it counts."""
+        return self.language.automaton if self.language.weight else None
 
     def _score(self) -> records.Score:
         table, guidance = self.table, self.rows[0].guidance if self.rows else None
         n = len(guidance.alphabet) if guidance else max(1, table.size)
         cell_weight = np.stack([row.cell_weight for row in self.rows]) if self.rows else np.zeros((1, n))
         own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
-        bonus = self.length_bonus * np.diff(self.classes.starts)
+        bonus = self.length_bonus * self.classes.widths
         masked = np.where(table.blocked, -np.inf, 0.0)
         most = np.maximum(cell_weight.max(axis=1, keepdims=True), 0)
         least = np.minimum(cell_weight.min(axis=1, keepdims=True), 0)
@@ -182,14 +192,16 @@ class Plan:
             distance_weight=guidance.weight if guidance else 0.0,
             lm_weight=self.language.weight,
             kind=guidance.kind if guidance else 0,
-            reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
-            # Another memory order would be another type, and compiled anew.
-            class_weight=np.ascontiguousarray(own + bonus + masked),
-            class_ceiling=np.ascontiguousarray(ceiling + bonus + masked),
-            cell_weight=cell_weight,
+            targets=records.Targets(
+                reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
+                # Another memory order would be another type, and compiled anew.
+                class_weight=np.ascontiguousarray(own + bonus + masked),
+                class_ceiling=np.ascontiguousarray(ceiling + bonus + masked),
+                cell_weight=cell_weight,
+            ),
             most_removed=table.most_removed,
             most_added=table.most_added,
-            tracks_text=table.has_programs and (bool(cell_weight.any()) or constraint_matters),
+            tracks_text=(bool(cell_weight.any()) or constraint_matters) and table.has_programs,
         )
 
 
@@ -304,10 +316,14 @@ class Batch:
     def _collect(self, chosen: np.ndarray) -> None:
         self._collected[chosen] = True
         nbest = self.nbest
-        spelling = spell(self.results, self.where.frames, chosen, self.classes.starts, self.classes.codes)
-        text = spelling.codes.tobytes().decode(_UTF_32, "surrogatepass")
-        labels = spelling.labels.tolist()
-        code_ends, label_ends = spelling.code_ends.ravel().tolist(), spelling.label_ends.ravel().tolist()
+        classes, lengths = self.classes, np.maximum(self.results.lengths[chosen], 0)
+        starts = self.results.starts[chosen, None] + self.where.frames[chosen, None] * np.arange(nbest)
+        written = _gathered(self.results.labels, starts.ravel(), lengths.ravel())
+        label_ends = np.cumsum(lengths).tolist()
+        widths = classes.widths[written]
+        code_ends = np.concatenate(([0], np.cumsum(widths)))[label_ends].tolist()
+        text = _gathered(classes.codes, classes.starts[written], widths).tobytes().decode(_UTF_32, "surrogatepass")
+        labels = written.tolist()
         score, log_prob, distance, lm_log_prob = self.results.values[chosen].reshape(-1, 4).T.tolist()
         if not any(self.guidances):
             distance = repeat(None)
@@ -338,6 +354,12 @@ class Batch:
             self.hypotheses[i] = [h._replace(distance=None) for h in found]
         elif guidance.weight <= 0 or found[0].log_prob == -np.inf:
             self.hypotheses[i] = [h._replace(distance=guidance.distance_of(h.text)) for h in found]
+
+
+def _gathered(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Pieces of `values`, one behind the other."""
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    return values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
 
 
 class Share:
@@ -372,41 +394,22 @@ class Share:
         """How many lines no thread has taken yet; may be below 0."""
         return len(self.queue.order) - int(self.queue.taken[0])
 
-    def _terms(self) -> tuple[records.Score, records.TableArrays | None, Automaton | None, records.Beginnings | None]:
-        """The score, and what it needs: None is what the search need not know of."""
-        table, score = self.plan.arrays
-        language = self.plan.language
-        follows = score.distance_weight > 0 or score.tracks_text
-        return score, table if follows else None, language.automaton if language.weight else None, self.batch.beginnings
-
     @property
     def form(self) -> tuple[Any, ...]:
         """Which of the searches is asked for: each is compiled by itself, when it is needed."""
-        return (self.batch.where.like.dtype, *(part is None for part in self._terms()))
+        parts = self.plan.arrays[0], self.plan.automaton, self.batch.beginnings
+        return (self.batch.where.like.dtype, *(part is None for part in parts))
 
-    def search(self, most_lines: int) -> None:
-        """Decode so many lines, or what is left; any number of threads may do so."""
-        batch = self.batch
-        score, table, lm, beginnings = self._terms()
-        depth = min(self.most_frames * score.most_added, self.deepest) + score.most_added + 3
-        unknown = np.empty(_UNKNOWN_AT_ONCE if self.plan.table.follows_tails else 1, np.int64)
-        search_lines(
-            batch.where,
-            self.queue,
-            most_lines,
-            batch.target_of,
-            batch.classes.blank,
-            self.beam_size,
-            depth,
-            self.checks,
-            score,
-            table,
-            lm,
-            beginnings,
-            batch.results,
-            unknown,
-        )
-        self.unknown += unknown[1 : 1 + unknown[0]].tolist()
+    def compile(self) -> None:
+        """Compile the search that is asked for, or load it, if this process has not yet."""
+        if self.form not in _compiled:
+            with _compiling, waiting("preparing the decoder (compiled once, then cached) …"):
+                self.call().search(0)
+                _compiled.add(self.form)
+
+    def call(self) -> "Call":
+        """The search of this share by one thread."""
+        return Call(self)
 
     def stop(self) -> None:
         """Let no thread take a further line."""
@@ -439,13 +442,135 @@ class Share:
         return True
 
 
+class Call:
+    """Searches of one thread for a share, with a work space of their own."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._arrays = share.plan.arrays
+        table, score = self._arrays
+        lm, beginnings = share.plan.automaton, share.batch.beginnings
+        classes, frames = share.batch.classes, share.most_frames
+        V, n = len(classes.symbols), score.targets.reference.shape[1]
+        follows = table is not None and share.plan.table.follows_tails
+        hypotheses = share.beam_size + (beginnings is not None)  # a beginning has its own place: its time may come late
+        depth = min(frames * score.most_added, share.deepest) + score.most_added + 3
+        incremental = score.kind <= ALIGNED_W2
+        mu = score.distance_weight if table is not None else 0.0
+        split = (n + 3) // 4 * 4
+        self._terms = records.Terms(
+            lam=score.lam,
+            mu=mu,
+            lm_weight=score.lm_weight,
+            kind=score.kind,
+            blank=classes.blank,
+            K=hypotheses,
+            V=V,
+            components=0 if lm is None else len(lm.start),
+            characters=0 if lm is None else lm.text.shape[1],
+            shift=max(1, (V - 1).bit_length()),
+            n=n,
+            split=split,
+            words_each=(split + depth + 63) // 64 * 16 if mu > 0 else 0,
+            depth=depth,
+            longest=0 if table is None else frames * score.most_added + 3,
+            most_removed=score.most_removed,
+            most_added=score.most_added,
+            nbest=share.batch.nbest,
+            guided=mu > 0,
+            incremental=incremental,
+            has_general=table is not None and len(table.starts) > 1,
+            bounds_step=incremental and mu * math.sqrt(2 / n) > 2 * score.lam,
+            silent=table is not None and bool((np.delete(table.cell, classes.blank) == records.NO_CHARACTER).any()),
+            program_slots=0 if table is None else len(table.keys),
+        )
+        t = self._terms
+        contexts = 0 if lm is None else len(lm.bounds)
+        self._space = WorkSpace(Sizes.of(hypotheses, V, frames, t.words_each, t.longest, t.components, contexts))
+        self._unknown = np.zeros(_UNKNOWN_AT_ONCE if follows else 1, np.int64)
+        self._follows = follows
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the plan is as it was when this was made."""
+        return self._arrays is self._share.plan.arrays
+
+    def search(self, most_lines: int) -> None:
+        """Decode so many lines, or what is left."""
+        share, batch, unknown = self._share, self._share.batch, self._unknown
+        table, score = self._arrays
+        search_lines(
+            batch.where,
+            share.queue,
+            most_lines,
+            batch.target_of,
+            share.checks,
+            self._terms,
+            self._space.sizes,
+            self._space.start,
+            score.targets,
+            table,
+            share.plan.automaton,
+            batch.beginnings,
+            batch.results,
+            unknown,
+        )
+        if self._follows:
+            share.unknown += unknown[1 : 1 + unknown[0]].tolist()
+
+
+class LineByLine:
+    """A search of single lines, one after the other, whose arrays are made once: that takes longer than a search.
+
+    Args:
+        most_frames: that a line can have.
+        kind: of the numbers of all lines.
+        guidance: of all lines.
+    """
+
+    def __init__(
+        self, plan: Plan, beam_size: int, most_frames: int, kind: np.dtype, guidance: Guidance | None, nbest: int
+    ) -> None:
+        room = np.empty((most_frames, len(plan.classes.symbols)), kind)
+        self._batch = Batch(plan.classes, [room], [guidance], nbest)
+        self._share = Share(plan, self._batch, beam_size, np.arange(1), [None])
+        self._share.compile()
+        self._call = self._share.call()
+        self.most_frames = most_frames
+
+    def decode(self, line: np.ndarray, address: int) -> list[Hypothesis]:
+        """The hypotheses of a line, given where it lies; none if one search is not enough."""
+        batch, share, T = self._batch, self._share, len(line)
+        results = batch.results
+        batch.where.address[0] = address
+        batch.where.frames[0] = T
+        share.queue.taken[0] = 0
+        if not self._call.is_current:
+            self._call = share.call()
+        self._call.search(1)
+        if results.status[0] != records.DONE:
+            share.unknown.clear()
+            return []
+        symbols, guidance = batch.classes.symbols, batch.guidances[0]
+        found = []
+        for k, (length, values) in enumerate(zip(results.lengths[0].tolist(), results.values[0].tolist(), strict=True)):
+            if length < 0:
+                break
+            labels = results.labels[k * T : k * T + length].tolist()
+            text = "".join([symbols[c] for c in labels])
+            score, log_prob, distance, by_lm = values
+            if guidance is None:
+                distance = None
+            elif guidance.weight <= 0:
+                distance = guidance.distance_of(text)
+            found.append(Hypothesis(text, score, log_prob, distance, by_lm, tuple(labels)))
+        return found
+
+
 def decode_shares(shares: list[Share], threads: int, collect: Callable[[], None]) -> None:
     """Decode the lines of all shares on so many threads, this one among them."""
     for share in shares:
-        if share.form not in _compiled:
-            with _compiling, waiting("preparing the decoder (compiled once, then cached) …"):
-                share.search(0)
-                _compiled.add(share.form)
+        share.compile()
     while shares:
         _decode_once(shares, threads, collect)
         shares = [share for share in shares if share.prepare_rest()]
@@ -458,14 +583,15 @@ def _decode_once(shares: Sequence[Share], threads: int, collect: Callable[[], No
 
     def help_() -> None:
         for share in shares:
-            while share.left > 0:
-                share.search(share.left)
+            if share.left > 0:
+                share.call().search(share.left)
 
     others = [_pool(threads - 1).submit(help_) for _ in range(threads - 1)]
     try:
         for share in shares:
-            while (left := share.left) > 0:
-                share.search(min(max(3 * left // (4 * threads), _FEW_LINES), _LINES_PER_CALL))
+            call = share.call() if share.left > 0 else None
+            while call and (left := share.left) > 0:
+                call.search(min(max(3 * left // (4 * threads), _FEW_LINES), _LINES_PER_CALL))
                 if others:
                     collect()
         for other in others:
@@ -519,10 +645,9 @@ _compiled: set[tuple[Any, ...]] = set()
 """Forms of the search that were asked for."""
 
 
+@cache
 def compile_once() -> None:
     """Compile (or load from numba's cache) what finds the lines in memory, for the two types that are read there."""
-    if address_of.signatures:
-        return
     with _compiling:
         if address_of.signatures:
             return

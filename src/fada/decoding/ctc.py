@@ -21,16 +21,19 @@ from fada.decoding.batch import (
     Batch,
     Classes,
     LanguageTerm,
+    LineByLine,
     Plan,
     Share,
     TargetRow,
     available_cores,
+    compile_once,
     decode_shares,
     normalized,
 )
 from fada.decoding.guidance import Constraint, Guidance, check_weight
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.automaton import Automaton
+from fada.decoding.kernels.memory import address_of
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
 from fada.decoding.weights import BEAM
@@ -45,6 +48,7 @@ log = logging.getLogger(__name__)
 
 _MOST_CHARACTERS = 65_000
 _WIDEST_BEAM = 10_000
+_USUAL_FRAMES = 256
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
 
@@ -131,6 +135,7 @@ class CTCBeamDecoder:
         self._rows: dict[int, TargetRow] = {}
         self._automata: dict[int, tuple[CharNgram | None, Automaton]] = {}
         self._plans: dict[Any, Plan] = {}
+        self._idle: dict[Any, list[LineByLine]] = {}
         if target is not None:
             self._row(target)
 
@@ -171,7 +176,40 @@ class CTCBeamDecoder:
             return self._with_words(log_probs, nbest, alignment, prefix, words)
         if prefix:
             return self._continue(log_probs, nbest, alignment, prefix)
-        return self.decode_batch([log_probs], nbest=nbest, alignment=alignment)[0]
+        return (
+            self._at_once(log_probs, nbest, alignment)
+            or self.decode_batch([log_probs], None, None, nbest, alignment)[0]
+        )
+
+    def _at_once(self, log_probs: Any, nbest: int, alignment: bool) -> list[Hypothesis]:
+        """What :meth:`decode_batch` finds for one line, without its preparations; nothing if they are needed."""
+        if self._classes.twins or (self.prior_weight and self.target is None):
+            return []
+        compile_once()
+        try:
+            address, (frames, V) = address_of(log_probs), log_probs.shape
+        except TypeError:
+            return []
+        if len(self.symbols) != V or frames == 0:
+            return []
+        nbest = min(_check_count("nbest", nbest), self.beam_size)
+        idle = self._idle.setdefault((id(self.target), id(self.lm), self.beam_size, nbest, log_probs.itemsize), [])
+        try:
+            search = idle.pop()  # no other thread gets it before it is put back
+        except IndexError:
+            search = None
+        if search is None or search.most_frames < frames:
+            ((plan, _),) = self._grouped([self.target], [self.lm], alike=True)
+            guidance = None if self.target is None else self._row(self.target).guidance
+            most_frames = max(_USUAL_FRAMES, 2 * frames)
+            search = LineByLine(plan, self.beam_size, most_frames, log_probs.dtype, guidance, self._kept(nbest))
+        found = search.decode(log_probs, address)
+        idle.append(search)
+        if self.lm_end:
+            found = self._ended(found, self.lm)[:nbest]
+        if alignment:
+            found = [h._replace(alignment=self._classes.align(log_probs, h.labels)) for h in found]
+        return found
 
     def _with_words(
         self, log_probs: Any, nbest: int, alignment: bool, prefix: str, words: Sequence[Word]

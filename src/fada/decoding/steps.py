@@ -139,7 +139,8 @@ class StepTable:
         self._programs: list[tuple[tuple[int, ...], int, bool]] = []
         self.lock = RLock()
         """Held while the table grows; hold it to read several of its attributes as of one moment."""
-        self._prepare()
+        self._arrays: TableArrays | None = None
+        self._classify()
 
     @property
     def size(self) -> int:
@@ -149,9 +150,17 @@ class StepTable:
     @property
     def has_programs(self) -> bool:
         """Whether some step is more than the addition of one character."""
-        return bool(self._programs)
+        return len(self.arrays.next_state) > 0
 
-    def _prepare(self) -> None:
+    @property
+    def arrays(self) -> TableArrays:
+        """What the search reads; the first to ask waits until the steps are prepared."""
+        with self.lock:
+            if self._arrays is None:
+                self._arrays = self._prepared()
+            return self._arrays
+
+    def _classify(self) -> None:
         steps, symbols = self.steps, self.steps.symbols
         V = len(symbols)
         self.cell = np.full(V, NO_CHARACTER, np.int32)
@@ -174,7 +183,6 @@ class StepTable:
             added = steps.normalizer(symbol)
             if self.joins[c] or len(added) > 1:
                 self.cell[c] = GENERAL
-                self._learn(c)
             elif added:
                 self.cell[c] = self._cell_of(added)
         # Bounds that also hold for steps not learnt yet: a pending space, a letter taken apart and put together again.
@@ -184,6 +192,11 @@ class StepTable:
         self.lengths = np.array([len(steps.normalizer(s)) for s in symbols])
         self.lengths[steps.blank] = 0
         self.most_added = max(1, int(self.lengths.max())) + self.further_added
+
+    def _prepared(self) -> TableArrays:
+        steps, V = self.steps, len(self.steps.symbols)
+        for c in np.flatnonzero(self.cell == GENERAL):
+            self._learn(int(c))
         joining = np.flatnonzero(self.joins)
         if len(joining) * len(self._tails) <= _PREPARED_STEPS:
             for key in [s * V + int(c) for s in range(len(self._tails)) for c in joining]:
@@ -192,7 +205,7 @@ class StepTable:
             for c in range(V):
                 if c != steps.blank:
                     self._learn(state * V + c)
-        self._pack()
+        return self._packed()
 
     def _cell_of(self, character: str) -> int:
         cell = self._cells.get(character, self._other)
@@ -223,9 +236,9 @@ class StepTable:
         with self.lock:
             for key in keys:
                 self._learn(int(key))
-            self._pack()
+            self._arrays = self._packed()
 
-    def _pack(self) -> None:
+    def _packed(self) -> TableArrays:
         size = 1 << max(4, (4 * len(self._known)).bit_length())
         keys = np.full(size, EMPTY, np.int64)
         values = np.zeros(size, np.int32)
@@ -236,7 +249,7 @@ class StepTable:
             keys[slot], values[slot] = key, program
         starts = np.zeros(len(self._programs) + 1, np.int32)
         np.cumsum([len(p[0]) for p in self._programs], out=starts[1:])
-        self.arrays = TableArrays(
+        return TableArrays(
             cell=self.cell,
             reset=self.reset,
             joins=self.joins,

@@ -94,7 +94,7 @@ def _forced(log_probs: np.ndarray, words: Sequence[Word], ways: Sequence[tuple[i
     for (_, start, end), labels in zip(words, ways, strict=True):
         inside = np.asarray(log_probs[start:end], np.float64)
         total += float(np.logaddexp(*forward_of(inside, np.array(labels, np.int64), blank)[-1]))
-        spans = align_labels(inside, np.array(labels, np.int64), blank) + start
+        spans = align_labels(inside, labels, blank) + start
         classes, places = [blank], [(start, start + 1)]
         for before, label, (first, last) in zip((-1, *labels), labels, spans.tolist(), strict=False):
             if before == label:

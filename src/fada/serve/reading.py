@@ -110,7 +110,7 @@ class Reader:
         if not labels or needed > frames:
             step = 1 / len(text)
             return [(c, 0.0, round(i * step, 4), round((i + 1) * step, 4)) for i, c in enumerate(text)]
-        spans = align_labels(np.asarray(log_probs, np.float64), np.array(labels, np.int64), self.guided.blank)
+        spans = align_labels(log_probs, labels, self.guided.blank)
         where: list[tuple[int, int] | None] = [None] * len(text)
         sure = [0.0] * len(text)
         for label, (first, last), owned in zip(labels, spans.tolist(), owners, strict=True):

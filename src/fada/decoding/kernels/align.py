@@ -1,80 +1,21 @@
-"""What is made of label sequences that a search has found: their texts and their places in the emissions; compiled."""
+"""Label sequences in emissions: their probability, and their places on the most probable path; compiled."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
 
-from fada.decoding.kernels.records import Results
+from fada.decoding.kernels.memory import ENTRY, PART
 
 
-class Spelling(NamedTuple):
-    """The hypotheses of a batch, one after the other."""
-
-    labels: np.ndarray
-    """(all labels,) int32."""
-    label_ends: np.ndarray
-    """(lines, nbest) int64 where each hypothesis ends in `labels`."""
-    codes: np.ndarray
-    """(all code points,) uint32."""
-    code_ends: np.ndarray
-    """(lines, nbest) int64 where each hypothesis ends in `codes`."""
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def spell(
-    results: Results, frames: np.ndarray, chosen: np.ndarray, symbol_starts: np.ndarray, symbol_codes: np.ndarray
-) -> Spelling:
-    """Gather the labels of the hypotheses of some lines, and the code points of their texts.
-
-    Args:
-        frames: (lines,) int64.
-        chosen: (n,) int64 numbers of lines.
-        symbol_starts: (V + 1,) int64 where each symbol starts in `symbol_codes`.
-        symbol_codes: (code points of all symbols,) uint32.
-    """
-    n = len(chosen)
-    nbest = results.lengths.shape[1]
-    label_ends = np.empty((n, nbest), np.int64)
-    code_ends = np.empty((n, nbest), np.int64)
-    n_labels = 0
-    n_codes = 0
-    for j in range(n):
-        i = chosen[j]
-        for k in range(nbest):
-            start = results.starts[i] + k * frames[i]
-            for at in range(start, start + results.lengths[i, k]):
-                c = results.labels[at]
-                n_codes += symbol_starts[c + 1] - symbol_starts[c]
-            n_labels += max(0, results.lengths[i, k])
-            label_ends[j, k] = n_labels
-            code_ends[j, k] = n_codes
-    labels = np.empty(n_labels, np.int32)
-    codes = np.empty(n_codes, np.uint32)
-    n_labels = 0
-    n_codes = 0
-    for j in range(n):
-        i = chosen[j]
-        for k in range(nbest):
-            start = results.starts[i] + k * frames[i]
-            for at in range(start, start + results.lengths[i, k]):
-                c = results.labels[at]
-                labels[n_labels] = c
-                n_labels += 1
-                for x in range(symbol_starts[c], symbol_starts[c + 1]):
-                    codes[n_codes] = symbol_codes[x]
-                    n_codes += 1
-    return Spelling(labels, label_ends, codes, code_ends)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**PART)
 def _log_sum(x: float, y: float) -> float:
     high, low = max(x, y), min(x, y)
     return high + math.log1p(math.exp(low - high)) if low > -math.inf else high
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**ENTRY)
 def forward_of(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
     """log-probability that exactly `labels` (at least one) have been written up to each frame of `log_probs` (T, V),
     summed over all paths that end in a blank, and over all that end in the last label: (T, 2).
@@ -97,14 +38,25 @@ def forward_of(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndar
     return forward
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def align_labels(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
+def align_labels(log_probs: np.ndarray, labels: Sequence[int], blank: int) -> np.ndarray:
     """The most probable path of `log_probs` (T, V) that collapses to `labels`: first and last frame of each, (L, 2)."""
+    T, L = len(log_probs), len(labels)
+    spans = np.zeros((L, 2), np.int32)
+    if T and L:
+        spans[:, 0] = T
+        score, came_from = np.full(2 * L + 1, -np.inf), np.zeros((T, 2 * L + 1), np.int8)
+        _align(np.ascontiguousarray(log_probs, np.float64), np.array(labels, np.int64), blank, score, came_from, spans)
+    return spans
+
+
+@njit(**ENTRY)
+def _align(
+    log_probs: np.ndarray, labels: np.ndarray, blank: int, score: np.ndarray, came_from: np.ndarray, spans: np.ndarray
+) -> None:
+    """Write the spans of :func:`align_labels`; `score` is -inf, `came_from` a table of frames and states."""
     T = log_probs.shape[0]
     L = labels.shape[0]
     states = 2 * L + 1
-    score = np.full(states, -np.inf)
-    came_from = np.zeros((T, states), np.int8)
     for t in range(T):
         for j in range(states - 1, -1, -1):
             c = labels[j // 2] if j % 2 == 1 else blank
@@ -120,15 +72,10 @@ def align_labels(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.nd
                 step = 2
             score[j] = best + log_probs[t, c]
             came_from[t, j] = step
-    spans = np.zeros((L, 2), np.int32)
-    if T == 0 or L == 0:
-        return spans
     j = states - 1 if score[states - 1] >= score[states - 2] else states - 2
-    for i in range(L):
-        spans[i, 0] = T
     for t in range(T - 1, -1, -1):
         if j % 2 == 1:
-            spans[j // 2, 0] = min(spans[j // 2, 0], t)
-            spans[j // 2, 1] = max(spans[j // 2, 1], t)
+            spans[j // 2, 0] = t  # each frame is before those that were looked at
+            if spans[j // 2, 1] < t:
+                spans[j // 2, 1] = t
         j -= came_from[t, j]
-    return spans

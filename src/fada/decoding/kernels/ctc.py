@@ -19,11 +19,12 @@ import numpy as np
 from numba import carray, njit
 
 from fada.decoding.kernels.automaton import Automaton, step
-from fada.decoding.kernels.distance import ALIGNED_W2, SORTED_W2, counted_distance, w2_value
+from fada.decoding.kernels.distance import SORTED_W2, counted_distance, w2_value
 from fada.decoding.kernels.heap import push, sift_down, worse
 from fada.decoding.kernels.memory import (
     CONSTANT,
     DISTANCE,
+    ENTRY,
     EXTRA,
     FREE,
     HIGHEST,
@@ -53,11 +54,11 @@ from fada.decoding.kernels.memory import (
     TOTAL,
     VALUES,
     Beam,
+    Sizes,
+    carved,
     count_up,
     pointer,
     pointers,
-    room,
-    row_of,
     shifted,
 )
 from fada.decoding.kernels.programs import find_program, run, undo
@@ -65,7 +66,6 @@ from fada.decoding.kernels.records import (
     DONE,
     GENERAL,
     KEEP,
-    NO_CHARACTER,
     NO_PATH,
     TOO_DEEP,
     UNKNOWN_STEP,
@@ -74,8 +74,9 @@ from fada.decoding.kernels.records import (
     Lines,
     Queue,
     Results,
-    Score,
     TableArrays,
+    Targets,
+    Terms,
 )
 
 _LOWEST = -1e300
@@ -85,46 +86,6 @@ _ROUNDING = 1.0 + 1e-12
 _TINY = 1e-30
 """Probabilities are rescaled when the largest falls below this."""
 _HUGE = 1.0 / _TINY
-
-
-class Terms(NamedTuple):
-    """What the parts of the search of one call have in common."""
-
-    lam: float
-    mu: float
-    """Weight of the distance."""
-    lm_weight: float
-    kind: int
-    """Of the distance."""
-    blank: int
-    K: int
-    """Hypotheses, a given beginning included."""
-    V: int
-    components: int
-    """Of the language model."""
-    characters: int
-    """Of the texts of all classes."""
-    shift: int
-    """Bits of a class in the key of an extension."""
-    n: int
-    """Characters of the alphabet."""
-    split: int
-    """Where `at_most` starts in a row of `tally`."""
-    words_each: int
-    """64-bit words of a hypothesis in `words`; four times as many counts in `tally`."""
-    depth: int
-    most_added: int
-    guided: bool
-    incremental: bool
-    """Whether the distance is O(1) per character."""
-    has_general: bool
-    bounds_step: bool
-    """Whether the least distance of one character more is found. It pays where distances outweigh λ log P; a general
-    step can do more."""
-    silent: bool
-    """Whether there are classes that write nothing."""
-    program_slots: int
-    """Size of the hash of programs."""
 
 
 class Target(NamedTuple):
@@ -237,14 +198,14 @@ def _recounted(terms: Terms, counts: Any, length: int, reference: Any) -> float:
 
 
 @njit(**PART)
-def _by_length(beam: Beam, terms: Terms, removed: int, longest: int) -> None:
+def _by_length(beam: Beam, terms: Terms) -> None:
     """Write by the number of characters: the factors of Σcq and Σc² in W2², and how much one symbol more can lower the
     weighted W2.
     """
-    mu, n, added = terms.mu, terms.n, terms.most_added
+    mu, n, added, removed = terms.mu, terms.n, terms.most_added, terms.most_removed
     radius = mu * math.sqrt(2.0 / n) if terms.incremental or mu <= 0.0 else math.inf
     beam.most_relief[0] = radius
-    for i in range(1, longest):
+    for i in range(1, terms.longest):
         beam.linear[i] = -2.0 / (float(i) * n)
         beam.quadratic[i] = 1.0 / (float(i) * float(i) * n)
         moved = max(added / (i - removed + added), removed / i) if i > removed else 1.0
@@ -898,17 +859,17 @@ def _write_best(
         results.values[(line * nbest + k) * 4 + 3] = value_of[s * VALUES + LM_TOTAL]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**ENTRY)
 def search_lines(
     lines: Lines,
     queue: Queue,
     most_lines: int,
     target_of: np.ndarray,
-    blank: int,
-    beam_size: int,
-    depth: int,
     checks: bool,
-    score: Score,
+    terms: Terms,
+    sizes: Sizes,
+    start: int,
+    targets: Targets,
     table: TableArrays | None,
     lm: Automaton | None,
     beginnings: Beginnings | None,
@@ -918,73 +879,42 @@ def search_lines(
     """Decode lines from the queue, each with its own target, until it is empty or `most_lines` are done.
 
     Args:
-        target_of: (lines,) int64 row of the target in `score`.
-        depth: highest count of one character that there is room for.
+        target_of: (lines,) int64 row of the target in `targets`.
         checks: whether to leave lines undecoded whose probabilities do not seem to sum to about 1.
-        score: weights; those of what is None are not looked at.
+        terms: weights; those of what is None are not looked at.
+        sizes: of the work space, which begins at the address `start` and was all zeros before its first search.
         table: None if no character needs to be counted or followed.
         results: written.
         unknown: (many,) int64 written: steps asked for and not found; the first element holds their number.
     """
-    K = beam_size if beginnings is None else beam_size + 1  # a beginning has its own place: its time may come late
-    V = lines.classes
-    n = score.reference.shape[1]
-    nbest = results.lengths.shape[1]
-    most_frames = 0
-    for line in queue.order:
-        most_frames = max(most_frames, lines.frames[line])
-    shift = 1
-    while (1 << shift) < V:
-        shift += 1
-    mu = 0.0
-    split, words_each, longest, program_slots = 4, 0, 0, 0
-    has_general, bounds_step, silent = False, False, False
+    K, V, n, nbest, blank = terms.K, terms.V, terms.n, terms.nbest, terms.blank
+    beam = carved(start, sizes)
     if table is not None:
-        mu = score.distance_weight
-        has_general = table.starts.shape[0] > 1
-        program_slots = table.keys.shape[0]
-        if mu > 0.0:
-            split = (n + 3) // 4 * 4
-            words_each = (split + depth + 63) // 64 * 16
-            bounds_step = score.kind <= ALIGNED_W2 and mu * math.sqrt(2.0 / n) > 2.0 * score.lam
-        longest = most_frames * score.most_added + 3
-        for c in range(V):
-            silent = silent or (c != blank and table.cell[c] == NO_CHARACTER)
-    components, characters, contexts = 0, 0, 0
-    if lm is not None:
-        components, characters, contexts = lm.start.shape[0], lm.text.shape[1], lm.bounds.shape[0]
-    terms = Terms(
-        score.lam, mu, score.lm_weight, score.kind, blank, K, V, components, characters, shift, n, split, words_each,
-        depth, score.most_added, mu > 0.0, score.kind <= ALIGNED_W2, has_general, bounds_step, silent, program_slots,
-    )  # fmt: skip
-    _, needed = room(0, K, V, most_frames, words_each, longest, components, contexts)
-    memory = np.zeros(needed // 8 + 9, np.int64)
-    beam, _ = room((memory.ctypes.data + 63) // 64 * 64, K, V, most_frames, words_each, longest, components, contexts)
-    if table is not None:
-        _by_length(beam, terms, score.most_removed, longest)
-    steps, model, written = pointers(table), pointers(lm), pointers(results)
+        _by_length(beam, terms)
+    aims, steps, model = pointers(targets), pointers(table), pointers(lm)
+    waiting, written = pointers(queue), pointers(results)
 
     unknown[0] = 0
     for _ in range(most_lines):
-        place = count_up(queue.taken)
+        place = count_up(waiting.taken)
         if place >= queue.order.shape[0]:
             break
-        line = queue.order[place]
+        line = waiting.order[place]
         T = lines.frames[line]
         rows = pointer(lines.address[line], lines.like)
         for k in range(nbest):
-            results.lengths[line, k] = -1
+            written.lengths[line * nbest + k] = -1
         if checks and not _is_normalized(beam, terms, rows, T):
-            results.status[line] = UNNORMALIZED
+            written.status[line] = UNNORMALIZED
             continue
         g = target_of[line]
-        reference = row_of(score.reference, g)
+        reference = shifted(aims.reference, g * n)
         q_squares = 0.0
         for i in range(n):
             q_squares += reference[i] * reference[i]
         target = Target(
-            reference, row_of(score.class_weight, g), row_of(score.class_ceiling, g), row_of(score.cell_weight, g),
-            q_squares, q_squares / n,
+            reference, shifted(aims.class_weight, g * V), shifted(aims.class_ceiling, g * V),
+            shifted(aims.cell_weight, g * n), q_squares, q_squares / n,
         )  # fmt: skip
         _start(beam, terms, target, steps, model)
         n_active = 1
@@ -999,7 +929,7 @@ def search_lines(
             given = beginnings.label_starts[line + 1] - beginnings.label_starts[line]
             forward = beginnings.forward[beginnings.forward_starts[line] : beginnings.forward_starts[line] + T]
             if given > T:
-                results.status[line] = NO_PATH
+                written.status[line] = NO_PATH
                 continue
         for t in range(-given, T):
             if beginnings is not None:
@@ -1085,9 +1015,8 @@ def search_lines(
             is_new = True
             log_scale += _move_on(beam, n_active, largest)
 
-        results.status[line] = beam.counter[STATUS]
+        written.status[line] = beam.counter[STATUS]
         if beam.counter[STATUS] != DONE:
             continue
         _write_best(beam, terms.lam, n_active, nbest, log_scale, written, line, T)
-        count_up(results.finished[line:])
-    memory[0] = 0  # used to the last: what lies in it is not counted
+        count_up(shifted(written.finished, line))

@@ -11,13 +11,18 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from fada.decoding.kernels.parts import PartCompiler
+
 PART: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": PartCompiler,
 }
 """Options of what only compiled code calls: stored with its caller, and half the time to compile."""
+ENTRY: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+"""Options of what Python calls."""
 INLINED: dict[str, Any] = {**PART, "forceinline": True}
 """Options of a part that is called too often to be called: it becomes part of its caller."""
 
@@ -75,7 +80,7 @@ class Beam(NamedTuple):
     slack: np.ndarray
     """(V,) float64 how much of that is uncertain."""
     candidates: np.ndarray
-    """(V + 1,) int32 classes that can matter."""
+    """(V,) int32 classes that can matter."""
     best_gain: np.ndarray
     """(V,) float64 in falling order."""
     best_class: np.ndarray
@@ -141,12 +146,6 @@ def _shifted_pointer(typing_context: Any, start: Any, elements: Any) -> Any:
 shifted: Any = intrinsic(_shifted_pointer)
 
 
-@njit(**INLINED)
-def row_of(table: np.ndarray, i: int) -> Any:
-    """A pointer to the first element of a row."""
-    return pointer(table.ctypes.data + i * table.shape[1] * table.itemsize, table)
-
-
 def _pointers_of(typing_context: Any, record: Any) -> Any:
     """A record whose arrays have become pointers to their first elements (truth values to bytes); None stays None."""
     if not hasattr(record, "instance_class"):
@@ -175,11 +174,10 @@ pointers: Any = intrinsic(_pointers_of)
 
 
 def _atomic_addition(typing_context: Any, counter: Any) -> Any:
-    """Add one to the first element of an int64 array, as one operation for all threads; returns what was there."""
+    """Add one to an int64 that is pointed to, as one operation for all threads; returns what was there."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", array.data, context.get_constant(types.int64, 1), "seq_cst")
+        return builder.atomic_rmw("add", arguments[0], context.get_constant(types.int64, 1), "seq_cst")
 
     return types.int64(counter), generate
 
@@ -187,84 +185,161 @@ def _atomic_addition(typing_context: Any, counter: Any) -> Any:
 count_up: Any = intrinsic(_atomic_addition)
 
 
-@njit(cache=True)
+def _array_address(typing_context: Any, rows: Any) -> Any:
+    """Where the data of an array lie."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, context.get_value_type(types.int64))
+
+    return types.int64(rows), generate
+
+
+_address: Any = intrinsic(_array_address)
+
+
+@njit(**ENTRY)
 def address_of(rows: np.ndarray) -> int:
     """Where the data of an array lie; in Python this would take several times as long."""
-    return rows.ctypes.data
+    return _address(rows)
 
 
-@njit(**PART)
-def room(
-    start: int, beam_size: int, classes: int, frames: int, words_each: int, longest: int, components: int, contexts: int
-) -> tuple[Beam, int]:
-    """The work space from an address on, and the address after it. From address 0 on it tells the size.
+class Sizes(NamedTuple):
+    """How many of what a work space has room for."""
 
-    Args:
-        words_each: 64-bit words for the counts of a hypothesis, 0 if they are not followed.
-        longest: characters that a text can have at most, 0 if they are not counted.
-        components: of the language model, 0 if there is none; and the rows of its bounds.
-    """
-    K, V = beam_size, classes
-    slots = 2 * K + 1
-    nodes = frames * (K + 1) + 2
-    at = start
-    value_of = pointer(at, np.float64)
-    at += slots * VALUES * 8
-    words = pointer(at, np.uint64)
-    tally = pointer(at, np.uint16)
-    at += slots * words_each * 8
-    heap_score = pointer(at, np.float64)
-    heap_key = pointer(at + K * 8, np.int64)
-    at += K * 16
-    gain = pointer(at, np.float64)
-    ceiling = pointer(at + V * 8, np.float64)
-    slack = pointer(at + V * 16, np.float64)
-    best_gain = pointer(at + V * 24, np.float64)
-    waiting_score = pointer(at + V * 32, np.float64)
-    waiting_class = pointer(at + V * 40, np.int64)
-    probability = pointer(at + V * 48, np.float64)
-    at += V * 56
-    linear = pointer(at, np.float64)
-    quadratic = pointer(at + longest * 8, np.float64)
-    most_relief = pointer(at + longest * 16, np.float64)
-    at += longest * 24
-    place_of = pointer(at, np.int32)
-    at += slots * PLACES * 4
-    counter = pointer(at, np.int32)
-    active = pointer(at + COUNTERS * 4, np.int32)
-    upcoming = pointer(at + COUNTERS * 4 + K * 4, np.int32)
-    free = pointer(at + COUNTERS * 4 + K * 8, np.int32)
-    at += COUNTERS * 4 + K * 8 + slots * 4
-    parent = pointer(at, np.int32)
-    label = pointer(at + nodes * 4, np.int32)
-    child = pointer(at + nodes * 8, np.int32)
-    sibling = pointer(at + nodes * 12, np.int32)
-    slot_of = pointer(at + nodes * 16, np.int32)
-    at += nodes * 20
-    candidates = pointer(at, np.int32)
-    best_class = pointer(at + V * 4 + 4, np.int32)
-    computed_at = pointer(at + V * 8 + 4, np.int32)
-    bits = pointer(at + V * 12 + 4, np.int32)
-    powers = pointer(at + V * 12 + 4, np.float32)
-    highest = pointer(at + V * 16 + 4, np.float32)
-    at += V * 20 + 4
-    lm_state = pointer(at, np.int32)
-    lm_context = pointer(at + slots * components * 4, np.int32)
-    at += slots * components * 8
-    stamps = pointer(at, np.int32)
-    at += contexts * 4
-    memo = pointer(at, np.int32)
-    at += MEMO * (2 * components + 1) * 4 if components > 0 else 0
-    at = (at + 7) // 8 * 8
-    memo_value = pointer(at, np.float64)
-    at += MEMO * 8 if components > 0 else 0
-    has_child = pointer(at, np.uint8)
-    at += slots * V
-    beam = Beam(
-        value_of, place_of, counter, active, upcoming, free, has_child, parent, label, child, sibling, slot_of,
-        heap_score, heap_key, gain, ceiling, slack, candidates, best_gain, best_class, waiting_score, waiting_class,
-        probability, computed_at, bits, powers, words, tally, linear, quadratic, most_relief, lm_state, lm_context,
-        stamps, memo,
-        memo_value, highest,
-    )  # fmt: skip
-    return beam, at
+    slots: int
+    """Of hypotheses."""
+    values: int
+    places: int
+    """Of all slots, see above."""
+    children: int
+    """Classes of all slots."""
+    words: int
+    """64-bit words for the counts of all slots; 0 if they are not followed."""
+    hypotheses: int
+    classes: int
+    nodes: int
+    """Of the trie."""
+    longest: int
+    """Characters that a text can have at most; 0 if they are not counted."""
+    states: int
+    """Of the language model, one for each slot and component; 0 if there is none."""
+    contexts: int
+    """Rows of its bounds."""
+    answers: int
+    """Of it that are remembered."""
+    questions: int
+    """Numbers that they are remembered by."""
+    counters: int = COUNTERS
+
+    @classmethod
+    def of(
+        cls,
+        hypotheses: int,
+        classes: int,
+        frames: int,
+        words_each: int,
+        longest: int,
+        components: int,
+        contexts: int,
+    ) -> "Sizes":
+        """Those that a search needs: of the words for each hypothesis, and of the components of a language model."""
+        slots = 2 * hypotheses + 1
+        answers = MEMO if components else 0
+        return cls(
+            slots=slots,
+            values=slots * VALUES,
+            places=slots * PLACES,
+            children=slots * classes,
+            words=slots * words_each,
+            hypotheses=hypotheses,
+            classes=classes,
+            nodes=frames * (hypotheses + 1) + 2,
+            longest=longest,
+            states=slots * components,
+            contexts=contexts,
+            answers=answers,
+            questions=answers * (2 * components + 1),
+        )
+
+    @property
+    def bytes(self) -> int:
+        """That a work space takes."""
+        return sum(kind.bitwidth // 8 * getattr(self, size) for kind, size in _LAYOUT.values())
+
+
+_LAYOUT: dict[str, tuple[Any, str]] = {
+    "value_of": (types.float64, "values"),
+    "words": (types.uint64, "words"),
+    "heap_score": (types.float64, "hypotheses"),
+    "heap_key": (types.int64, "hypotheses"),
+    "gain": (types.float64, "classes"),
+    "ceiling": (types.float64, "classes"),
+    "slack": (types.float64, "classes"),
+    "best_gain": (types.float64, "classes"),
+    "waiting_score": (types.float64, "classes"),
+    "waiting_class": (types.int64, "classes"),
+    "probability": (types.float64, "classes"),
+    "linear": (types.float64, "longest"),
+    "quadratic": (types.float64, "longest"),
+    "most_relief": (types.float64, "longest"),
+    "memo_value": (types.float64, "answers"),
+    "place_of": (types.int32, "places"),
+    "counter": (types.int32, "counters"),
+    "active": (types.int32, "hypotheses"),
+    "upcoming": (types.int32, "hypotheses"),
+    "free": (types.int32, "slots"),
+    "parent": (types.int32, "nodes"),
+    "label": (types.int32, "nodes"),
+    "child": (types.int32, "nodes"),
+    "sibling": (types.int32, "nodes"),
+    "slot_of": (types.int32, "nodes"),
+    "best_class": (types.int32, "classes"),
+    "computed_at": (types.int32, "classes"),
+    "bits": (types.int32, "classes"),
+    "candidates": (types.int32, "classes"),
+    "highest": (types.float32, "classes"),
+    "lm_state": (types.int32, "states"),
+    "lm_context": (types.int32, "states"),
+    "stamps": (types.int32, "contexts"),
+    "memo": (types.int32, "questions"),
+    "has_child": (types.uint8, "children"),
+}
+"""What a work space is made of, one after the other, the widest numbers first: their type, and how many."""
+_ALIASES = {"tally": ("words", types.uint16), "powers": ("bits", types.float32)}
+"""The same memory by another name and type."""
+
+
+def _carved(typing_context: Any, start: Any, sizes: Any) -> Any:
+    """The work space of these sizes from an address on, which must be a multiple of 8."""
+    kinds = {name: kind for name, (kind, _) in _LAYOUT.items()} | {name: kind for name, (_, kind) in _ALIASES.items()}
+    beam_type = types.NamedTuple([types.CPointer(kinds[name]) for name in Beam._fields], Beam)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at, numbers = arguments
+        places = {}
+        for name, (kind, size) in _LAYOUT.items():
+            places[name] = at
+            width = context.get_constant(types.int64, kind.bitwidth // 8)
+            count = builder.extract_value(numbers, Sizes._fields.index(size))
+            at = builder.add(at, builder.mul(count, width))
+        places |= {name: places[other] for name, (other, _) in _ALIASES.items()}
+        parts = [
+            builder.inttoptr(places[name], context.get_value_type(types.CPointer(kinds[name]))) for name in Beam._fields
+        ]
+        return context.make_tuple(builder, beam_type, parts)
+
+    return beam_type(start, sizes), generate
+
+
+carved: Any = intrinsic(_carved)
+
+
+class WorkSpace:
+    """Memory of one thread for searches of the same sizes, one after the other."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._memory = np.zeros(sizes.bytes // 8 + 9, np.int64)
+        self.start = (self._memory.ctypes.data + 63) // 64 * 64
+        """Where it begins: with a line of the processor's memory."""

@@ -27,13 +27,9 @@ class Lines(NamedTuple):
     classes: int
 
 
-class Score(NamedTuple):
-    """Weights of the score and, per target, what the distance and the prior need."""
+class Targets(NamedTuple):
+    """What the distance and the prior need of each target."""
 
-    lam: float
-    distance_weight: float
-    lm_weight: float
-    kind: int
     reference: np.ndarray
     """(targets, n) float64 target frequencies, ascending for sorted_w2."""
     class_weight: np.ndarray
@@ -42,10 +38,65 @@ class Score(NamedTuple):
     """(targets, V) float64 the most a class can add in any context, but for the language model."""
     cell_weight: np.ndarray
     """(targets, n) float64 what a character of a general step adds to the score."""
+
+
+class Score(NamedTuple):
+    """Weights of the score, and the targets."""
+
+    lam: float
+    distance_weight: float
+    lm_weight: float
+    kind: int
+    targets: Targets
     most_removed: int
     most_added: int
     tracks_text: bool
     """Whether steps must be followed although there is no distance: prior or constraints with general symbols."""
+
+
+class Terms(NamedTuple):
+    """What the parts of the search of one call have in common."""
+
+    lam: float
+    mu: float
+    """Weight of the distance."""
+    lm_weight: float
+    kind: int
+    """Of the distance."""
+    blank: int
+    K: int
+    """Hypotheses, a given beginning included."""
+    V: int
+    components: int
+    """Of the language model."""
+    characters: int
+    """Of the texts of all classes."""
+    shift: int
+    """Bits of a class in the key of an extension."""
+    n: int
+    """Characters of the alphabet."""
+    split: int
+    """Where `at_most` starts in a row of `tally`."""
+    words_each: int
+    """64-bit words of a hypothesis in `words`; four times as many counts in `tally`."""
+    depth: int
+    """Highest count of one character that there is room for."""
+    longest: int
+    """Characters that a text can have, and a few more; 0 if they are not counted."""
+    most_removed: int
+    most_added: int
+    nbest: int
+    guided: bool
+    incremental: bool
+    """Whether the distance is O(1) per character."""
+    has_general: bool
+    bounds_step: bool
+    """Whether the least distance of one character more is found. It pays where distances outweigh λ log P; a general
+    step can do more."""
+    silent: bool
+    """Whether there are classes that write nothing."""
+    program_slots: int
+    """Size of the hash of programs."""
 
 
 class TableArrays(NamedTuple):
