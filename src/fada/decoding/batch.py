@@ -485,8 +485,7 @@ class Call:
             program_slots=0 if table is None else len(table.keys),
         )
         t = self._terms
-        contexts = 0 if lm is None else len(lm.bounds)
-        self._space = WorkSpace(Sizes.of(hypotheses, V, frames, t.words_each, t.longest, t.components, contexts))
+        self._space = WorkSpace(Sizes.of(hypotheses, V, frames, t.words_each, t.longest, t.components))
         self._unknown = np.zeros(_UNKNOWN_AT_ONCE if follows else 1, np.int64)
         self._follows = follows
 

@@ -151,6 +151,7 @@ class CharNgram:
         bounds[:, written] = further[text_first[1:][written]] - further[begun + 1]
         for (_, highest), spelt, own, row in zip(contexts, text, share, rows[:-1], strict=True):
             bounds[row : row + len(highest), written] += highest[:, spelt[begun]] + own[begun]
+        bounds = np.nextafter(bounds.astype(np.float32), np.float32(np.inf))
         parts = list(zip(self.components, states[:-1].tolist(), arcs[:-1].tolist(), strict=True))
         first = np.concatenate([*(c.first[:-1] + a for c, _, a in parts), arcs[-1:]])
         suffix = np.concatenate([*(np.where(c.suffix < 0, -1, c.suffix + s) for c, s, _ in parts), [-1]])
@@ -170,7 +171,8 @@ class CharNgram:
             text=np.ascontiguousarray(text),
             text_share=np.ascontiguousarray(share),
             context=np.concatenate([c + r for (c, _), r in zip(contexts, rows[:-1], strict=True)]).astype(np.int32),
-            bounds=np.nextafter(bounds.astype(np.float32), np.float32(np.inf)),
+            bounds=bounds,
+            anywhere=bounds.max(axis=0),
         )
 
     def character_log_probs(self, text: str, end: bool = False) -> np.ndarray:

@@ -36,6 +36,8 @@ class Automaton(NamedTuple):
     """(states,) int32 row of `bounds` that holds for a state: its last characters are the row's."""
     bounds: np.ndarray
     """(contexts, V) float32 the highest log-probability of each class after any state of a context."""
+    anywhere: np.ndarray
+    """(V,) float32 the highest of each class after any state."""
 
 
 @njit(**INLINED)

@@ -48,7 +48,6 @@ from fada.decoding.kernels.memory import (
     REACH,
     REST,
     SQUARES,
-    STAMP,
     STATUS,
     TAIL,
     TOTAL,
@@ -154,26 +153,18 @@ def _most(beam: Beam, terms: Terms, lm: Automaton, s: int, c: int) -> float:
 
 
 @njit(**PART)
-def _raise_ceiling(beam: Beam, terms: Terms, lm: Automaton, class_ceiling: Any, n_active: int) -> None:
-    """The most each class can add to a score after any of the live hypotheses, language model included."""
-    V, M, highest = terms.V, terms.components, beam.highest
-    stamp = beam.counter[STAMP] + 1
-    beam.counter[STAMP] = stamp
-    for a in range(n_active):
-        for m in range(M):
-            row = beam.lm_context[beam.active[a] * M + m]
-            if beam.stamps[row] == stamp:
-                continue  # hypotheses mostly end alike, and the rows are too many to be near
-            beam.stamps[row] = stamp
-            bounds = shifted(lm.bounds, np.int64(row) * V)
-            if a == 0 and m == 0:
-                for c in range(V):
-                    highest[c] = bounds[c]
-            else:
-                for c in range(V):
-                    highest[c] = max(highest[c], bounds[c])
-    for c in range(V):
-        beam.ceiling[c] = class_ceiling[c] + terms.lm_weight * highest[c]
+def _set_ceilings(
+    beam: Beam, terms: Terms, target: Target, table: TableArrays | None, lm: Automaton | None, loose: float
+) -> None:
+    """The most each class can add after any hypothesis; general steps `loose` more."""
+    for c in range(terms.V):
+        ceiling = target.ceiling[c]
+        if lm is not None:
+            ceiling += terms.lm_weight * lm.anywhere[c]
+        if table is not None and table.cell[c] == GENERAL:
+            ceiling += loose
+        beam.ceiling[c] = ceiling
+        beam.slack[c] = ceiling - target.weights[c]
 
 
 @njit(**PART)
@@ -216,9 +207,8 @@ def _by_length(beam: Beam, terms: Terms) -> None:
 def _start(beam: Beam, terms: Terms, target: Target, table: TableArrays | None, lm: Automaton | None) -> None:
     """The empty text as the only hypothesis."""
     value_of, place_of, counter, tally = beam.value_of, beam.place_of, beam.counter, beam.tally
+    _set_ceilings(beam, terms, target, table, lm, 0.0)
     for c in range(terms.V):
-        beam.ceiling[c] = target.ceiling[c]
-        beam.slack[c] = target.ceiling[c] - target.weights[c]
         beam.computed_at[c] = -1
     beam.parent[0] = -1
     beam.label[0] = -1
@@ -318,25 +308,12 @@ def _rank(beam: Beam, terms: Terms, n_active: int, root: int) -> tuple[int, floa
 
 
 @njit(**INLINED)
-def _tighten(
-    beam: Beam, terms: Terms, target: Target, table: TableArrays | None, lm: Automaton | None, n_active: int
-) -> None:
-    """The most each class can add after any of the hypotheses, which are not those of the last frame."""
-    ceiling, active = beam.ceiling, beam.active
-    if lm is not None:
-        _raise_ceiling(beam, terms, lm, target.ceiling, n_active)
-    else:
-        for c in range(terms.V):
-            ceiling[c] = target.ceiling[c]
-    if table is not None and terms.bounds_step and terms.has_general:
-        loose = 0.0
-        for a in range(n_active):
-            loose = max(loose, beam.value_of[active[a] * VALUES + LOOSE])
-        for c in range(terms.V):
-            if table.cell[c] == GENERAL:
-                ceiling[c] += loose
-    for c in range(terms.V):
-        beam.slack[c] = ceiling[c] - target.weights[c]
+def _loosest(beam: Beam, n_active: int) -> float:
+    """How much more than one character a general step can gain after any of the hypotheses."""
+    loose = 0.0
+    for a in range(n_active):
+        loose = max(loose, beam.value_of[beam.active[a] * VALUES + LOOSE])
+    return loose
 
 
 @njit(**INLINED)
@@ -958,9 +935,9 @@ def search_lines(
                 full = size == K
 
                 # -- classes that can matter, in falling order of what they contribute at most
-                if lm is not None or table is not None:
-                    if is_new and (lm is not None or (terms.bounds_step and terms.has_general)):
-                        _tighten(beam, terms, target, steps, model, n_active)
+                if table is not None:
+                    if is_new and terms.bounds_step and terms.has_general:
+                        _set_ceilings(beam, terms, target, steps, model, _loosest(beam, n_active))
                     is_new = False
                 threshold = lowest_score - best_base if full else _LOWEST
                 found = _contributions(frame, V, terms.lam, beam.ceiling, threshold, beam.gain)

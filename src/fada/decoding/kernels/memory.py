@@ -38,8 +38,8 @@ symbol's own contribution); Σc², Σcq, the distance and the part of W2² one c
 character; the log-probability by the language model; how much more than one character a general step can gain."""
 NODE, LAST, TAIL, LENGTH, HIGHEST, PLACES = 0, 1, 2, 3, 4, 8
 """Its node in the trie, its last label, its tail (see `_symbols`), its number of characters and their highest count."""
-STATUS, NODES, FREE, STAMP, COUNTERS = 0, 1, 2, 3, 4
-"""How the line stands, how many nodes and free slots there are, and the last number that was written into `stamps`."""
+STATUS, NODES, FREE, COUNTERS = 0, 1, 2, 4
+"""How the line stands, how many nodes and free slots there are."""
 MEMO = 4096
 """So many answers of the language model are remembered, a power of two."""
 
@@ -110,15 +110,11 @@ class Beam(NamedTuple):
     """(slots, components) int32 of the language model."""
     lm_context: np.ndarray
     """(slots, components) int32 the rows of its bounds."""
-    stamps: np.ndarray
-    """(contexts,) int32 when a row of the bounds was last looked at."""
     memo: np.ndarray
     """(MEMO, 2 · components + 1) int32 what the language model was asked and reached: the states before, 1 + the class
     (0: nothing is here), the states after."""
     memo_value: np.ndarray
     """(MEMO,) float64 what it said."""
-    highest: np.ndarray
-    """(V,) float32."""
 
 
 def _typed_pointer(typing_context: Any, address: Any, like: Any) -> Any:
@@ -224,8 +220,6 @@ class Sizes(NamedTuple):
     """Characters that a text can have at most; 0 if they are not counted."""
     states: int
     """Of the language model, one for each slot and component; 0 if there is none."""
-    contexts: int
-    """Rows of its bounds."""
     answers: int
     """Of it that are remembered."""
     questions: int
@@ -241,7 +235,6 @@ class Sizes(NamedTuple):
         words_each: int,
         longest: int,
         components: int,
-        contexts: int,
     ) -> "Sizes":
         """Those that a search needs: of the words for each hypothesis, and of the components of a language model."""
         slots = 2 * hypotheses + 1
@@ -257,7 +250,6 @@ class Sizes(NamedTuple):
             nodes=frames * (hypotheses + 1) + 2,
             longest=longest,
             states=slots * components,
-            contexts=contexts,
             answers=answers,
             questions=answers * (2 * components + 1),
         )
@@ -298,10 +290,8 @@ _LAYOUT: dict[str, tuple[Any, str]] = {
     "computed_at": (types.int32, "classes"),
     "bits": (types.int32, "classes"),
     "candidates": (types.int32, "classes"),
-    "highest": (types.float32, "classes"),
     "lm_state": (types.int32, "states"),
     "lm_context": (types.int32, "states"),
-    "stamps": (types.int32, "contexts"),
     "memo": (types.int32, "questions"),
     "has_child": (types.uint8, "children"),
 }
