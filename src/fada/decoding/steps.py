@@ -195,8 +195,8 @@ class StepTable:
 
     def _prepared(self) -> TableArrays:
         steps, V = self.steps, len(self.steps.symbols)
-        for c in np.flatnonzero(self.cell == GENERAL):
-            self._learn(int(c))
+        for general in np.flatnonzero(self.cell == GENERAL).tolist():
+            self._learn(general)
         joining = np.flatnonzero(self.joins)
         if len(joining) * len(self._tails) <= _PREPARED_STEPS:
             for key in [s * V + int(c) for s in range(len(self._tails)) for c in joining]:

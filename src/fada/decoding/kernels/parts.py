@@ -1,8 +1,8 @@
-"""Parts of compiled functions that are made into machine code with their callers alone.
+"""Parts of compiled functions that become machine code with their callers alone.
 
 Numba optimises every function it compiles and makes machine code of it, also of one that nothing but other compiled
-functions ever calls, and again with each of them. A part is neither: it stays as it was lowered until it is linked into
-the function that Python calls. Compiling takes three quarters of the time, and what comes out is the same.
+functions ever calls, and again with each of those. A part stays as it was lowered until it is linked into the function
+that Python calls. Compiling takes three quarters of the time, and what comes out is as quick.
 """
 
 from typing import Any
@@ -16,19 +16,22 @@ from numba.core.typed_passes import NativeLowering
 class _Linked(JITCodeLibrary):
     """Code that is linked into other code, and never run by itself."""
 
-    def finalize(self) -> None:
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+    def _optimize_final_module(self) -> None:
+        """Left to those it is linked into."""
+
+    def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _PartLowering(NativeLowering):
+    """The last step of compiling a part: known to other compiled functions, and no machine code."""
+
     _name = "part_lowering"
 
     def run_pass(self, state: Any) -> bool:
+        """Lower the function into a library of its own."""
         state.library = _Linked(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
@@ -40,10 +43,13 @@ class _PartLowering(NativeLowering):
 
 
 class PartCompiler(Compiler):
+    """Numba's own but for the last step; for the option ``pipeline_class``."""
+
     def define_pipelines(self) -> Any:
+        """The steps of compiling."""
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
             pipeline.passes = [
-                (_PartLowering if stage is NativeLowering else stage, told) for stage, told in pipeline.passes
+                (_PartLowering if step is NativeLowering else step, told) for step, told in pipeline.passes
             ]
         return pipelines
