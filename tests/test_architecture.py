@@ -31,6 +31,11 @@ def test_every_file_that_is_named_exists() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_no_test_is_a_library_of_another() -> None:
+    imported = re.compile(r"^\s*(?:from|import) tests\.[\w.]*test_\w+|^\s*from tests[\w.]* import test_", re.MULTILINE)
+    assert [str(p) for p in (ROOT / "tests").rglob("*.py") if imported.search(p.read_text(encoding="utf-8"))] == []
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [p.name for p in (ROOT / "docs").glob("*.md") if f"docs/{p.name}" not in readme] == []

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fada.cli import app
 from fada.cli.examples import EXAMPLES
-from tests.cli.test_options import COMMANDS, spellings
+from tests.support.commands import COMMANDS, spellings
 from tests.support.workshop import given, make_workshop
 
 ROOT = Path(__file__).parents[1]

@@ -2,12 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from fada.cli import _OLD_SPELLINGS, _READ_OUT, app
@@ -15,6 +13,7 @@ from fada.cli.examples import EXAMPLES
 from fada.data.formats import registry as formats
 from fada.errors import FadaError
 from fada.models import registry as models
+from tests.support.commands import COMMANDS, options, spellings
 
 ROOT = Path(__file__).parents[2]
 PAGES = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -31,29 +30,6 @@ TWO_MEANINGS = {
     "-f": "short for --forbid where text is written, for --format where files are",
 }
 """Options whose value is of two kinds, or whose short form is used twice; why that is the same word all the same."""
-
-
-def commands() -> Iterator[tuple[str, Any]]:
-    root: Any = typer.main.get_command(app)
-    context = typer.Context(root)
-    for name in root.commands:
-        command = root.get_command(context, name)
-        if hasattr(command, "commands"):
-            yield from ((f"{name} {verb}", part) for verb, part in command.commands.items())
-        else:
-            yield name, command
-
-
-COMMANDS = dict(commands())
-
-
-def options() -> Iterator[tuple[str, Any]]:
-    for name, command in COMMANDS.items():
-        yield from ((name, p) for p in command.params if p.param_type_name == "option" and not p.hidden)
-
-
-def spellings(command: str) -> set[str]:
-    return {s for c, p in options() if c == command for s in (*p.opts, *p.secondary_opts)}
 
 
 def kind(parameter: Any) -> str:

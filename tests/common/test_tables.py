@@ -12,6 +12,7 @@ import pytest
 from fada.common import parquet
 from fada.common.tables import Damage, open_table, read_columns, read_rows, whole
 from fada.errors import FadaError
+from tests.support.damage import damaged_groups
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -82,20 +83,6 @@ def test_utf_16_is_read_and_a_cut_off_end_is_told(tmp_path: Path) -> None:
     data = "text,n\naé,1\nb,2\n".encode("utf-16")
     assert read_columns(write(tmp_path / "t.csv", data)) == {"text": ["aé", "b"], "n": ["1", "2"]}
     assert rows_of(write(tmp_path / "t.csv", data[:-1]))[-1][1] == "not decodable"
-
-
-def damaged_groups(path: Path, count: int, bad: Any) -> Path:
-    """A parquet file of `count` row groups of ten rows, of which some are damaged."""
-    rows = [{"n": number, "text": f"line {number} {hash(str(number)):x}"} for number in range(10 * count)]
-    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=10, compression="zstd")
-    data = bytearray(path.read_bytes())
-    metadata = pq.read_metadata(path)
-    for group in bad:
-        column = metadata.row_group(group).column(1)
-        start = column.dictionary_page_offset or column.data_page_offset
-        data[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
-    path.write_bytes(data)
-    return path
 
 
 @pytest.mark.parametrize("bad", [[0], [3], [5], [1, 2], [0, 5]])

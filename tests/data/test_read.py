@@ -20,8 +20,8 @@ from fada.data.source import Source, read_lines
 from fada.data.write import convert
 from fada.errors import FadaError
 from fada.jobs.journal import stamp_of
-from tests.common.test_tables import damaged_groups
 from tests.support import xml_pages
+from tests.support.damage import damaged_groups
 
 
 def run(*arguments: object, code: int = 0) -> Any:

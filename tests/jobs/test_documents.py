@@ -17,9 +17,9 @@ from fada.jobs.merge import merge
 from fada.jobs.shards import Shard
 from fada.jobs.transcribe import Summary
 from fada.models.recognizer import Recognizer
-from tests.decoding.test_evidence import ENGLISH, FRENCH, LATIN, SYMBOLS
 from tests.support.ink import InkReader
 from tests.support.jobs import transcribe
+from tests.support.languages import ENGLISH, FRENCH, LATIN, SYMBOLS
 
 
 def lines_of(text: str, manuscript: str) -> list[Line]:

@@ -22,8 +22,8 @@ from fada.data.synthetic.pages import Layout, make_page
 from fada.jobs.journal import Row
 from fada.jobs.reader import Reader
 from fada.jobs.segment import segment_pages
-from tests.data.segment.test_page import drawn_lines
 from tests.support.disks import files_up_to
+from tests.support.drawn import drawn_lines
 
 
 @pytest.fixture(scope="module")

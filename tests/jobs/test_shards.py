@@ -27,8 +27,8 @@ from fada.errors import FadaError
 from fada.jobs.merge import merge
 from fada.jobs.shards import PartNote, Shard
 from fada.models.crnn import CRNNRecognizer
-from tests.data.segment.test_page import drawn_lines
 from tests.support import xml_pages
+from tests.support.drawn import drawn_lines
 
 SHARDS = 3
 

@@ -4,31 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 from fada import FadaError, read_lines
-from fada.data.line import Line
 from fada.data.segment.drawing import LARGEST, draw_lines
 from fada.data.segment.outline import ink_of, outline_of
 from fada.data.segment.page import find_lines
 from fada.data.segment.photographs import find_files, photographs
 from fada.data.segment.rows import Row
 from fada.data.synthetic.pages import LAYOUTS, Layout, make_page, write_pages
-
-WORDS = ["in", "principio", "creauit", "deus", "celum", "et", "terram", "autem", "erat", "inanis", "uacua"]
-
-
-def drawn_lines(count: int) -> list[Line]:
-    """Printed lines of different lengths; enough for a detector of text."""
-    font = ImageFont.load_default(size=34)
-    rng = np.random.default_rng(1)
-    lines = []
-    for number in range(count):
-        text = " ".join(rng.choice(WORDS, 5 + number % 3))
-        image = Image.new("L", (int(font.getlength(text)) + 20, 60), 230)
-        ImageDraw.Draw(image).text((10, 8), text, fill=40, font=font)
-        lines.append(Line(id=f"l{number}", text=text, image=image))
-    return lines
+from tests.support.drawn import drawn_lines
 
 
 @pytest.mark.parametrize(

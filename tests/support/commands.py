@@ -1,0 +1,31 @@
+"""All commands of the command line, and their options."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from fada.cli import app
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    root: Any = typer.main.get_command(app)
+    context = typer.Context(root)
+    for name in root.commands:
+        command = root.get_command(context, name)
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {verb}", part) for verb, part in command.commands.items())
+        else:
+            yield name, command
+
+
+COMMANDS = dict(commands())
+
+
+def options() -> Iterator[tuple[str, Any]]:
+    for name, command in COMMANDS.items():
+        yield from ((name, p) for p in command.params if p.param_type_name == "option" and not p.hidden)
+
+
+def spellings(command: str) -> set[str]:
+    return {s for c, p in options() if c == command for s in (*p.opts, *p.secondary_opts)}
