@@ -30,12 +30,14 @@ test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The quick tests with the oldest versions that pyproject.toml allows (torch: the pinned one), in a place of their own.
+# torch comes without what it needs, for that would come in its newest version and stay; so would a typer for typer-slim.
 LOWEST := .venv-lowest
 test-lowest:
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check $(TORCH)
+	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check --no-deps $(TORCH)
 	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
-	$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct "$(firstword $(TORCH))" -e ".[all,dev]"
+	$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct "$(firstword $(TORCH))" \
+	  "typer-slim>=0.16,<0.22" -e ".[all,dev]"
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not browser" $(TESTS)
 
 # The README's first screen where nothing but the plain wheel is installed, in a place of its own.

@@ -28,6 +28,7 @@ from fada.evaluation.scores import score_lines
 from fada.evaluation.table import markdown_table
 from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
+from fada.training.settings import TrainSettings
 from fada.training.train import train_all
 
 NBEST = 20
@@ -144,9 +145,10 @@ def training(runs: Path) -> list[list[str]]:
     if not (lines / "test.parquet").exists():
         make_synthetic(**SYNTHETIC).save(lines)
     data = {"data": [str(lines)]}
-    first = train_all({"first": {**FIRST, **data, "out": runs / "first"}}, 1)["first"]
+    first = train_all({"first": TrainSettings.of({**FIRST, **data, "out": runs / "first"})}, 1)["first"]
+    further = {**FURTHER, **data, "model": str(first.folder)}
     planned = {
-        name: {**FURTHER, **data, **changes, "model": str(first.folder), "out": runs / str(number)}
+        name: TrainSettings.of({**further, **changes, "out": runs / str(number)})
         for number, (name, changes) in enumerate(ARMS.items())
     }
     rows = [["before", f"{first.metrics['history'][-1]['validation']['cer']:.2f}", ""]]

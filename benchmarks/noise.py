@@ -11,6 +11,7 @@ from fada.common.files import write_json, write_text
 from fada.data.synthetic.set import make_synthetic
 from fada.evaluation.significance import mean_sem
 from fada.experiments.paper_demo import DEMO_LINES, DEMO_SETTINGS
+from fada.training.settings import TrainSettings
 from fada.training.train import train_all
 
 
@@ -20,9 +21,11 @@ def measure(noise: float, seeds: list[int], runs: Path, epochs: int) -> dict[str
     if not (lines / "test.parquet").exists():
         make_synthetic(**{**DEMO_LINES, "noise": noise}).save(lines)
     settings = {**DEMO_SETTINGS, "data": [str(lines)], "lam": 1.0, "epochs": epochs, "threads": 1}
-    trained = train_all(
-        {str(seed): {**settings, "seed": seed, "out": runs / f"{noise:g}" / str(seed)} for seed in seeds}, 1
-    )
+    planned = {
+        str(seed): TrainSettings.of({**settings, "seed": seed, "out": runs / f"{noise:g}" / str(seed)})
+        for seed in seeds
+    }
+    trained = train_all(planned, 1)
     tests = [run.metrics["test"] for run in trained.values()]
     return {"noise": noise, "seeds": seeds, "epochs": epochs, "cer": [test["beam5"]["cer"] for test in tests]}
 

@@ -21,6 +21,7 @@ from fada.evaluation.table import markdown_table
 from fada.experiments.record import Made
 from fada.experiments.scoring import rates
 from fada.runs.run import Run
+from fada.training.settings import TrainSettings
 from fada.training.train import train_all
 
 LINES: dict[str, Any] = {"lines": 480, "height": 48, "noise": 0.5, "seed": 0}
@@ -56,7 +57,8 @@ def main() -> None:
         make_synthetic(**LINES).save(lines)
     rows, first = [], None
     for number, (name, threads) in enumerate(THREADS.items()):
-        planned = {**SETTINGS, "data": [str(lines)], "threads": threads, "out": options.runs / str(number)}
+        changes = {"data": [str(lines)], "threads": threads, "out": options.runs / str(number)}
+        planned = TrainSettings.of({**SETTINGS, **changes})
         weights, emissions, texts = read(train_all({name: planned}, 1)[name])
         first = first or (weights, emissions, texts)
         moved = max(float(np.abs(weights[key] - first[0][key]).max()) for key in weights)

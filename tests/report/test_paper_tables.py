@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fada import FadaError, evaluate
 from fada.evaluation.predictions import is_guided
+from fada.evaluation.scores import Scoring
 from fada.evaluation.significance import MeanSem
 from fada.evaluation.table import FORMATS, Cell, Table, escape_latex, write_tables
 from fada.report.paper_tables import main_table, paper_tables
@@ -151,7 +152,7 @@ def test_latex_escapes_its_special_characters() -> None:
 
 
 def test_captions_say_how_texts_were_compared(folders: list[Path]) -> None:
-    runs = load_runs(folders[:2], average="macro", normalization="case", units="graphemes")
+    runs = load_runs(folders[:2], Scoring(average="macro", normalization="case", units="graphemes"))
     caption = table_named(runs, "systems").caption
     assert "macro average over grapheme clusters, normalised (case)" in caption
 

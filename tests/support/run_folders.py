@@ -7,6 +7,7 @@ import re
 import shutil
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,54 +65,67 @@ def train_run(folder: Path) -> Path:
     return train(TrainSettings.of({**settings, "out": folder / "run"})).folder
 
 
-def make_run(
-    trained: Path,
-    folder: Path,
-    *,
-    lines: int = 60,
-    seed: int = 0,
-    lam: float = 1.0,
-    dataset: str = "Codices",
-    model: str = "crnn:base",
-    systems: Sequence[str] = ("greedy", "beam", "fada"),
-    images: Path | None = None,
-    drawn_images: int | None = None,
-    domain_token: bool = False,
-    nasty: bool = False,
-    rtl: bool = True,
-    tuned: bool = False,
-) -> Path:
-    """A copy of a run with other settings and more lines: each further system makes fewer mistakes, as does λ < 1.
+@dataclass(frozen=True)
+class Made:
+    """What a run that is made for a test is like.
 
-    Args:
-        trained: the run folder to copy.
+    Attributes:
         images: also write the lines with their images to this parquet file.
         drawn_images: draw only so many and use them again and again, to save time.
     """
-    references = _references(lines, rtl)
-    if nasty:
+
+    lines: int = 60
+    seed: int = 0
+    lam: float = 1.0
+    dataset: str = "Codices"
+    model: str = "crnn:base"
+    systems: Sequence[str] = ("greedy", "beam", "fada")
+    images: Path | None = None
+    drawn_images: int | None = None
+    domain_token: bool = False
+    nasty: bool = False
+    rtl: bool = True
+    tuned: bool = False
+
+
+def make_run(trained: Path, folder: Path, **asked: Any) -> Path:
+    """A copy of a run with other settings (:class:`Made`) and more lines.
+
+    Each further system makes fewer mistakes, as does λ < 1.
+    """
+    made = Made(**asked)
+    references = _references(made.lines, made.rtl)
+    if made.nasty:
         references[0] = ("nasty <b>id</b>", NASTY, "<i>13</i>")
         references[1] = ("empty", "", "13")
     shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("model", "emissions", PREDICTIONS))
-    changed = {"data": [str(images or folder.parent / f"{dataset}.parquet")], "out": folder, "model": model}
-    changed |= {"tagging": "given" if domain_token else "none", "lam": lam, "seed": seed}
+    changed = {
+        "data": [str(made.images or folder.parent / f"{made.dataset}.parquet")],
+        "out": folder,
+        "model": made.model,
+    }
+    changed |= {"tagging": "given" if made.domain_token else "none", "lam": made.lam, "seed": made.seed}
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     settings = TrainSettings.of({**config["settings"], **changed})
-    config |= {"settings": settings.model_dump(mode="json", exclude={"resume"}), "seed": seed, "data": settings.data}
-    config["lines"]["test"] = lines
+    config |= {
+        "settings": settings.model_dump(mode="json", exclude={"resume"}),
+        "seed": made.seed,
+        "data": settings.data,
+    }
+    config["lines"]["test"] = made.lines
     (folder / "config.json").write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")
     targets = TargetSet.from_texts(
         {d: [text for _, text, domain in references if domain == d] or ["α"] for _, _, d in references}
     )
     targets.save(folder / "targets.json")
-    rng = random.Random(f"{seed} {lam}")
-    read: dict[str, list[str]] = {system: [] for system in systems}
-    scores: dict[str, dict[str, list[float | None]]] = {s: {name: [] for name in SCORE_COLUMNS} for s in systems}
-    scale = {True: 0.85, False: 1.0}[lam < 1] * (1.05 if domain_token else 1.0)
+    rng = random.Random(f"{made.seed} {made.lam}")
+    read: dict[str, list[str]] = {system: [] for system in made.systems}
+    scores: dict[str, dict[str, list[float | None]]] = {s: {name: [] for name in SCORE_COLUMNS} for s in made.systems}
+    scale = {True: 0.85, False: 1.0}[made.lam < 1] * (1.05 if made.domain_token else 1.0)
     for _, reference, domain in references:
         target = targets[domain]
         base = _misread(reference, (0.16 - 0.012 * (int(domain) - 10) if domain.isdigit() else 0.1) * scale, rng)
-        for place, system in enumerate(systems):
+        for place, system in enumerate(made.systems):
             hypothesis = base if place == 0 else _repaired(base, reference, 0.12 * place, rng)
             log_prob = -0.2 * len(reference) - 2 * rng.random()
             covering = target.covering(target.normalizer(hypothesis))
@@ -122,14 +136,15 @@ def make_run(
             for name, value in zip(SCORE_COLUMNS, (log_prob, *rest), strict=True):
                 scores[system][name].append(value)
     ids, texts, domains = map(list, zip(*references, strict=True))
-    known = {system: settings_of(system) for system in systems}
+    known = {system: settings_of(system) for system in made.systems}
     Systems(LineColumns(ids, texts, domains), read, known, scores).save(folder / PREDICTIONS)
-    if tuned:
+    if made.tuned:
         write_tuned(folder / "tuned.json")
-    if images is not None and not images.exists():
-        drawn = [line_image(text, random.Random(line_id)) for line_id, text, _ in references[:drawn_images]]
+    if made.images is not None and not made.images.exists():
+        drawn = [line_image(text, random.Random(line_id)) for line_id, text, _ in references[: made.drawn_images]]
         write_parquet(
-            [Line(i, text, domain, drawn[n % len(drawn)]) for n, (i, text, domain) in enumerate(references)], images
+            [Line(i, text, domain, drawn[n % len(drawn)]) for n, (i, text, domain) in enumerate(references)],
+            made.images,
         )
     return folder
 

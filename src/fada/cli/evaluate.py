@@ -1,7 +1,7 @@
 """`fada evaluate`: error rates per domain with intervals, systems side by side, an exit code for other people's CI."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
@@ -10,9 +10,13 @@ from fada.cli.output import Format, chosen_format, echo, print_json, print_rows,
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
+    from fada.common.tables import Cells
     from fada.evaluation.predictions import Systems
+    from fada.evaluation.scores import TextOptions
     from fada.evaluation.systems import SystemsEvaluation
 
+Lists: TypeAlias = "dict[str, dict[str, list[Cells]]]"
+"""Rows by what they list and by system."""
 THRESHOLD_EXCEEDED = 3
 """Exit code when the error rate is above ``--max-cer``; 1 is a failure of ours, 2 the user's mistake."""
 
@@ -186,13 +190,13 @@ def _lists(
     worst: int,
     confusions: int,
     characters: int,
-    options: dict[str, Any],
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    options: "TextOptions",
+) -> "Lists":
     """The lists asked for, by kind and system."""
     from fada.evaluation import confusions as found
     from fada.evaluation.systems import character_rows
 
-    lists: dict[str, dict[str, list[dict[str, Any]]]] = {"worst lines": {}, "confusions": {}, "characters": {}}
+    lists: Lists = {"worst lines": {}, "confusions": {}, "characters": {}}
     for name, texts in systems.systems.items():
         if worst:
             lines = found.worst_lines(systems.references, texts, systems.ids, systems.domains, limit=worst, **options)
@@ -205,9 +209,7 @@ def _lists(
     return lists
 
 
-def _print_details(
-    result: "SystemsEvaluation", lists: dict[str, dict[str, list[dict[str, Any]]]], by: list[str]
-) -> None:
+def _print_details(result: "SystemsEvaluation", lists: "Lists", by: list[str]) -> None:
     for name, evaluation in result.evaluations.items():
         if len(result.evaluations) > 1 and evaluation.per_domain:
             print_rows(readable(evaluation.rows()), f"{name}, per domain")

@@ -5,9 +5,12 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from fada.common.tables import Cells
 
 AS_JSON = typer.Option(False, "--json", help="Print as JSON.")
 AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
@@ -81,8 +84,8 @@ def _cell(value: Any, digits: int) -> str:
 
 
 def readable(
-    rows: list[dict[str, Any]], hidden: tuple[str, ...] = ("characters", "p (bootstrap)")
-) -> list[dict[str, Any]]:
+    rows: "Sequence[Cells]", hidden: tuple[str, ...] = ("characters", "p (bootstrap)")
+) -> list[dict[str, str]]:
     """Rows for the terminal: a value and its interval in one cell, p-values to three digits, empty columns left out."""
     table = []
     for row in rows:

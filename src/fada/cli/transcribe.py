@@ -308,14 +308,13 @@ def open_model(
 
     from fada.data.segment.store import PageStore
     from fada.data.source import read_lines
-    from fada.models.ctc import CTCRecognizer
     from fada.models.look import look_at
     from fada.models.registry import load_on_device
 
     store = PageStore(kept)
     lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, store=store, **source)
     recognizer = load_on_device(model, device)
-    if isinstance(recognizer, CTCRecognizer) and recognizer.modality == "image":
+    if recognizer.emits and recognizer.modality == "image":
         store.look_at = partial(look_at, recognizer)
     if threads:
         recognizer.use_threads(threads)

@@ -53,6 +53,9 @@ class Damage:
 
 
 Row: TypeAlias = dict[str, Any]
+"""A row that was read: whatever its cells hold, by the names of their columns."""
+Cells: TypeAlias = dict[str, str | int | float | None]
+"""A row to be shown: its cells by the heads of their columns."""
 Placed: TypeAlias = tuple[int, Row | Damage]
 """A row, or what is wrong with it, and its number: of the line that it ends on in text, of the row in others."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
+from fada.common.tables import Cells
 from fada.data.crop import PageCrop
 from fada.data.line import SPLITS, Line, LineSet, PathLike
 from fada.errors import FadaError
@@ -60,19 +61,20 @@ class Inspection:
         """The domains, in natural_key order."""
         return sorted({domain for _, domain in self.counts}, key=natural_key)
 
-    def count_rows(self) -> list[dict[str, Any]]:
+    def count_rows(self) -> list[Cells]:
         """Lines by split (rows) and domain (columns), with sums."""
         known = [*SPLITS, *sorted({split for split, _ in self.counts} - set(SPLITS))]
-        rows: list[dict[str, Any]] = []
+        rows: list[Cells] = []
         for split in known:
             numbers = {domain: self.counts[split, domain] for domain in self.domains}
             if any(numbers.values()):
                 rows.append({"split": split, **numbers, "all": sum(numbers.values())})
         if len(rows) > 1:
-            rows.append({"split": "all", **{key: sum(row[key] for row in rows) for key in (*self.domains, "all")}})
+            sums = {domain: sum(self.counts[split, domain] for split in known) for domain in self.domains}
+            rows.append({"split": "all", **sums, "all": sum(sums.values())})
         return rows
 
-    def domain_rows(self) -> list[dict[str, Any]]:
+    def domain_rows(self) -> list[Cells]:
         """Lines, characters and distinct characters of every domain."""
         return [
             {
@@ -84,7 +86,7 @@ class Inspection:
             for domain in self.domains
         ]
 
-    def inventory_rows(self) -> list[dict[str, Any]]:
+    def inventory_rows(self) -> list[Cells]:
         """The characters by falling count, with code point, name, share in percent and the domains that have them."""
         total: Counter[str] = Counter()
         for counts in self.characters.values():
@@ -102,9 +104,9 @@ class Inspection:
             for character, count in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         ]
 
-    def width_rows(self) -> list[dict[str, Any]]:
+    def width_rows(self) -> list[Cells]:
         """The distribution of widths at a height of 64 pixels, by domain and overall."""
-        rows = []
+        rows: list[Cells] = []
         everything = [width for widths in self.widths.values() for width in widths]
         for domain, widths in [*((domain, self.widths.get(domain)) for domain in self.domains), ("all", everything)]:
             if widths:

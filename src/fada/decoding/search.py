@@ -75,6 +75,9 @@ class Search(Protocol):
         """The texts of the cheapest search, without any knowledge."""
         return self.choose(Weights(beam=1))
 
+    def keep(self, path: Path) -> None:
+        """Write what the recogniser says of the lines, where that can be searched again: emissions, as ``.npz``."""
+
     def take(self, rows: Sequence[int]) -> "Search | None":
         """A search over these lines only, which finds the same in them; None where that would save nothing."""
         return None
@@ -135,6 +138,10 @@ class BeamSearch(Search):
             ids=self.ids,
         )
         return [nbest[0] for nbest in found]
+
+    def keep(self, path: Path) -> None:
+        """Write the emissions."""
+        self.emissions.save(path.with_suffix(".npz"))
 
     def take(self, rows: Sequence[int]) -> "BeamSearch":
         """A search over these lines only."""

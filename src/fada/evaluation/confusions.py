@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
+from fada.common.tables import Cells
 from fada.evaluation.edits import Units, check_pairs, clusters_of, score_lines, text_preparation
 from fada.text.characters import unicode_name
 
@@ -25,7 +25,7 @@ class Confusion:
         """``substitution``, ``deletion`` (lost) or ``insertion`` (invented)."""
         return "insertion" if not self.reference else "deletion" if not self.predicted else "substitution"
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Cells:
         """The confusion with both Unicode names, ready for a table."""
         return {
             "count": self.count,
@@ -50,7 +50,7 @@ class CharacterChange:
         """Errors fewer than before; negative where the character was hurt."""
         return self.before - self.after
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Cells:
         """The change with the Unicode name, ready for a table."""
         return {
             "character": self.character,

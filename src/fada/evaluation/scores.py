@@ -15,12 +15,13 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fada import distances
+from fada.common.tables import Cells
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
 from fada.evaluation.edits import (
@@ -76,9 +77,27 @@ class Scoring:
     seed: int = 0
 
     @property
-    def text_options(self) -> dict[str, Any]:
+    def text_options(self) -> "TextOptions":
         """What decides whether two texts are equal."""
         return {"units": self.units, "normalization": self.normalization}
+
+    @property
+    def rate_options(self) -> "RateOptions":
+        """What decides an error rate."""
+        return {"average": self.average, **self.text_options}
+
+
+class TextOptions(TypedDict):
+    """Arguments of functions that compare texts."""
+
+    units: Units
+    normalization: str | Iterable[str] | None
+
+
+class RateOptions(TextOptions):
+    """Arguments of functions that compute error rates."""
+
+    average: Average
 
 
 # ---------------------------------------------------------------------------------------------------------- results
@@ -143,11 +162,11 @@ class Evaluation(Scores):
         }
         return cls(**{**_fields_of(Evaluation, values), **nested})
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Cells]:
         """One row per domain and a last one for all lines, ready for a table."""
         return [_row("domain", name, scores) for name, scores in [*self.per_domain.items(), ("all", self)]]
 
-    def group_rows(self, column: str) -> list[dict[str, Any]]:
+    def group_rows(self, column: str) -> list[Cells]:
         """One row per value of `column`, the worst first."""
         worst_first = sorted(self.per_group[column].items(), key=lambda item: -item[1].cer)
         return [_row(column, name, scores) for name, scores in worst_first]
@@ -217,7 +236,7 @@ class Comparison:
         }
         return cls(**{**values, **nested})
 
-    def rows(self, metric: str = "cer") -> list[dict[str, Any]]:
+    def rows(self, metric: str = "cer") -> list[Cells]:
         """One row per domain and a last one for all lines, ready for a table."""
         named = [(domain, items[metric]) for domain, items in self.per_domain.items()]
         return [
@@ -466,7 +485,7 @@ def _distances(references: Counter[str], hypotheses: Counter[str]) -> dict[str, 
     return {name: float(distances.get(name)(q / q.sum(), p / p.sum())) for name in DISTRIBUTION_DISTANCES}
 
 
-def _row(label: str, name: str, scores: Scores) -> dict[str, Any]:
+def _row(label: str, name: str, scores: Scores) -> Cells:
     low, high = scores.intervals.get("cer", (None, None))
     return {
         label: name,

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fada.common.tables import Cells
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
 from fada.evaluation.confusions import character_changes
@@ -56,7 +57,7 @@ class SystemsEvaluation:
             p_holm=dict(values["p_holm"]),
         )
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Cells]:
         """One row per system: error rates with intervals, and the change against the baseline with its tests."""
         rows = []
         for name, evaluation in self.evaluations.items():
@@ -130,21 +131,21 @@ def evaluate_systems(
     )
 
 
-def seed_rows(results: Sequence[SystemsEvaluation]) -> list[dict[str, Any]]:
+def seed_rows(results: Sequence[SystemsEvaluation]) -> list[Cells]:
     """Mean and SEM over runs that differ in their seed: one row per system and domain that all runs have."""
     names = [name for name in results[0].evaluations if all(name in result.evaluations for result in results)]
     rows = []
     for name in names:
         means = over_seeds([result.evaluations[name] for result in results])
         for domain, by_metric in means.items():
-            row: dict[str, Any] = {"system": name, "domain": domain, "runs": len(results)}
+            row: Cells = {"system": name, "domain": domain, "runs": len(results)}
             for metric, value in by_metric.items():
                 row |= {metric: value.mean, f"{metric} sem": value.sem}
             rows.append(row)
     return rows
 
 
-def character_rows(systems: Systems, baseline: str, name: str, limit: int, **options: Any) -> list[dict[str, Any]]:
+def character_rows(systems: Systems, baseline: str, name: str, limit: int, **options: Any) -> list[Cells]:
     """The characters most helped and most hurt by `name` against the baseline, at most `limit` of each."""
     changes = character_changes(systems.references, systems.systems[baseline], systems.systems[name], **options)
     helped = [change for change in changes if change.helped > 0][:limit]

@@ -14,6 +14,7 @@ from typing import Any
 from fada._version import __version__
 from fada.common.files import write_json
 from fada.common.settings import read_json
+from fada.common.tables import Cells
 from fada.data.columns import LineColumns
 from fada.data.line import Line
 from fada.data.source import read_lines
@@ -54,7 +55,7 @@ class Demo:
     told: str
     """What was found of the language."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Cells]:
         """One row for each rung: CER in percent with its 95 % interval, and the change against plain reading."""
         rows = []
         for rung, result in zip(RUNGS, self.view.results, strict=True):

@@ -5,8 +5,8 @@ lines, one at a time until no change helps.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line
@@ -16,6 +16,7 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.experiments.recipe import Ours
 from fada.runs.run import Run
+from fada.training.settings import TrainSettings
 from fada.training.train import train_all
 from fada.tuning.grid import LANGUAGE, PRIOR, Grid, descend, guidance_grid, with_domain_lm
 from fada.tuning.trials import Trials
@@ -26,17 +27,26 @@ Split = tuple[Emissions, Emissions]
 """Emissions of the validation and of the test lines."""
 
 
+@dataclass(frozen=True)
+class Decoded:
+    """The texts of the test lines, the weights that found them, and the validation CER that chose these."""
+
+    texts: list[str]
+    weights: Weights
+    validation_cer: float
+
+
 def split_of(run: Run) -> Split:
     """What a run kept of the validation and of the test lines."""
     return run.emissions("validation"), run.emissions("test")
 
 
-def continued(settings: Mapping[str, Any]) -> Split:
+def continued(settings: TrainSettings) -> Split:
     """Emissions of a model trained further on the lines of all domains; a finished run is kept."""
     return split_of(train_all({"continued": settings}, 1)["continued"])
 
 
-def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], folder: Path) -> Split:
+def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, object], folder: Path) -> Split:
     """Emissions of a model trained further on each domain's own lines, in the order of `lines`.
 
     Args:
@@ -52,12 +62,7 @@ def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], fo
             if own and not path.exists():
                 write_parquet(own, path)
     trainings = {
-        domain: {
-            **settings,
-            "data": [str(folder / domain / "lines")],
-            "domain_column": "domain",
-            "out": folder / domain / "run",
-        }
+        domain: TrainSettings.of({**settings, "data": [str(folder / domain / "lines")], "out": folder / domain / "run"})
         for domain in domains
     }
     validation, test = zip(*(split_of(run) for run in train_all(trainings, 1).values()), strict=True)
@@ -67,12 +72,9 @@ def adapted(lines: Mapping[str, Sequence[Line]], settings: Mapping[str, Any], fo
     )
 
 
-def our_texts(
-    ours: Ours, arms: Mapping[str, Split], knowledge: Knowledge
-) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]]]:
-    """Texts of the test lines and settings of every part, by the name of the arm and of the part."""
-    texts: dict[str, list[str]] = {}
-    settings: dict[str, dict[str, Any]] = {}
+def our_texts(ours: Ours, arms: Mapping[str, Split], knowledge: Knowledge) -> dict[str, Decoded]:
+    """What is read in the test lines with every part, by the name of the arm and of the part."""
+    decoded: dict[str, Decoded] = {}
     order = f"{knowledge.lm_order}-gram"
     for arm, (validation, test) in arms.items():
         trials = Trials(BeamSearch(validation, knowledge, None))
@@ -91,9 +93,6 @@ def our_texts(
         }
         search = BeamSearch(test, knowledge, None)
         for part, weights in chosen.items():
-            texts[arm + part] = search.choose(weights.change(beam=ours.beam))
-            settings[arm + part] = {
-                "weights": weights.change(beam=ours.beam).model_dump(exclude_defaults=True),
-                "validation_cer": trials.evaluate(weights),
-            }
-    return texts, settings
+            wide = weights.change(beam=ours.beam)
+            decoded[arm + part] = Decoded(search.choose(wide), wide, trials.evaluate(weights))
+    return decoded

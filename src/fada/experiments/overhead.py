@@ -8,6 +8,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -15,9 +16,8 @@ from fada.data.splits import evenly
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.distances import LAM
 from fada.experiments.record import Overhead, Ratio
-from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
-from fada.training.lines import EncodedDataset, LineDataset
+from fada.training.lines import LineDataset, prepared
 from fada.training.settings import TrainSettings, settings_of
 
 
@@ -67,10 +67,9 @@ def _batch(run: Run, settings: TrainSettings) -> LineDataset:
     lines = [line for line in splits.validation if set(str(line.text)) <= known]
     chosen = evenly(lines, settings.batch_size)
     recognizer = run.network
-    if settings.freeze == "encoder" and isinstance(recognizer, Seq2SeqRecognizer):
+    if settings.freeze == "encoder":
         recognizer.freeze_encoder()
-        return EncodedDataset(recognizer, chosen, run.targets.domains)
-    return LineDataset(recognizer, chosen, run.targets.domains)
+    return prepared(recognizer, chosen, run.targets.domains)
 
 
 def _training_step(run: Run, dataset: LineDataset, settings: TrainSettings) -> Callable[[bool], None]:
@@ -94,8 +93,9 @@ def _training_step(run: Run, dataset: LineDataset, settings: TrainSettings) -> C
 
 
 def _decoding(run: Run, dataset: LineDataset, beam: int) -> Callable[[bool], None]:
-    recognizer, targets = run.network, run.targets
-    if isinstance(recognizer, Seq2SeqRecognizer):
+    recognizer: Any = run.network
+    targets = run.targets
+    if not recognizer.emits:
         ((chosen, inputs),) = dataset.batches(len(dataset))
         lines = [dataset.lines[i] for i in chosen]
         wanted = [targets[str(line.domain)] for line in lines]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fada.common.files import write_text
 from fada.data.synthetic.set import make_synthetic
@@ -20,6 +19,7 @@ from fada.experiments.document import document
 from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 from fada.experiments.recipe import MORE, Recipe, recipes_of
 from fada.experiments.reproduce import Plan, Scope, reproduce
+from fada.training.settings import TrainSettings
 from fada.training.train import train_all
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def _train_first(files: Sequence[Path], data: str | os.PathLike[str] | None, sco
     """On a cluster: the trainings of all recipes that depend on no other, together; who cannot run is told later."""
     if isinstance(scope.workers, int):
         return
-    settings: dict[str, dict[str, Any]] = {}
+    settings: dict[str, TrainSettings] = {}
     for file in files:
         with suppress(FadaError):
             plan = Plan.of(file, lines_of(file, data, scope), scope)

@@ -2,15 +2,15 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
-from fada.data.synthetic.set import make_synthetic
+from fada.data.synthetic.set import SyntheticSettings, make_synthetic
+from fada.experiments.recipe import Changes
 from fada.experiments.study import BOLD, PathLike, Study, run_study
 
 log = logging.getLogger(__name__)
 
-DEMO_LINES: dict[str, Any] = {"lines": 1690, "height": 48, "noise": 1.5, "seed": 0}
-DEMO_SETTINGS: dict[str, Any] = {
+DEMO_LINES: SyntheticSettings = {"lines": 1690, "height": 48, "noise": 1.5, "seed": 0}
+DEMO_SETTINGS: Changes = {
     "model": "crnn:tiny",
     "domain_column": "domain",
     "epochs": 12,
@@ -20,15 +20,15 @@ DEMO_SETTINGS: dict[str, Any] = {
     "augment": 0.5,
     "seed": 0,
 }
-DEMO_ALIGNED: dict[str, Any] = {
+DEMO_ALIGNED: Changes = {
     "lam": 0.5,
     "distance": "aligned_w2",
     "scale": 20.0,
     "lam_schedule": "warmup",
     "lam_warmup": 4.0,
 }
-QUICK_LINES: dict[str, Any] = {**DEMO_LINES, "lines": 120}
-QUICK_SETTINGS: dict[str, Any] = {"epochs": 1}
+QUICK_LINES: SyntheticSettings = {**DEMO_LINES, "lines": 120}
+QUICK_SETTINGS: Changes = {"epochs": 1}
 
 
 def paper_demo(out: PathLike, *, quick: bool = False, jobs: int = 2) -> Study:

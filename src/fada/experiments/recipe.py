@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from fada.common.settings import read_recipe, validated
+from fada.data.synthetic.set import SyntheticSettings
 from fada.errors import FadaError
 from fada.tuning.grid import LAMBDAS
 
@@ -19,6 +20,10 @@ MORE = "more"
 """Beginnings of the names of recipes: rows of the paper's tables, and what answers an objection to them."""
 TABLES = ("main", "ablation", "domains", "beams", "lambda", "examples", "diagnostics", "overhead", "figures")
 """Tables of the paper by name: one run of the recipes serves all of them."""
+
+
+Changes: TypeAlias = dict[str, JsonValue]
+"""Some settings of a training by name, as a recipe writes them; `lam` may be a list to choose from."""
 
 
 class Ours(BaseModel):
@@ -35,7 +40,7 @@ class Ours(BaseModel):
     lm_share: float = Field(0.5, description="Weight of the domain's own model; the rest is that of all domains.")
     tuning_beam: int = 10
     beam: int = 30
-    adapt: dict[str, Any] | None = None
+    adapt: Changes | None = None
 
 
 class Lines(BaseModel):
@@ -45,7 +50,7 @@ class Lines(BaseModel):
 
     folder: str = Field(description="Their folder below that of --data.")
     texts: list[str] = Field([], description="Files in it with text alone: for the figures of letter frequencies.")
-    synthetic: dict[str, Any] | None = Field(None, description="Settings of `fada synth` that make them.")
+    synthetic: SyntheticSettings | None = Field(None, description="Settings of `fada synth` that make them.")
     how: str = Field("", description="How to get them.")
 
 
@@ -64,8 +69,8 @@ class Recipe(BaseModel):
     )
     differences: str = Field(description="How data and model here differ from the paper's.")
     source: Lines | None = None
-    train: dict[str, Any] = Field(description="Settings of all trainings, as in `fada train`.")
-    arms: dict[str, dict[str, Any]]
+    train: Changes = Field(description="Settings of all trainings, as in `fada train`.")
+    arms: dict[str, Changes]
     clusters: list[str] = Field(
         [], description="Columns that together name what lines share (page, speaker): tests are paired by it, too."
     )
@@ -80,8 +85,8 @@ class Recipe(BaseModel):
     ours: Ours | None = None
     overhead_rounds: int = Field(9, description="Pairs of measurements of the overhead.")
     diagnosed_lines: int = Field(64, description="Validation lines on which the pull of the alignment is measured.")
-    quick: dict[str, Any] = Field(default_factory=dict, description="Training settings of --quick.")
-    paper: dict[str, Any] = Field(default_factory=dict, description="Training settings of --paper.")
+    quick: Changes = Field({}, description="Training settings of --quick.")
+    paper: Changes = Field({}, description="Training settings of --paper.")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recipe":

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from fada._version import __version__
 from fada.common.files import write_json
@@ -115,7 +115,7 @@ class Pull(_Record):
 class Diagnostics(_Record):
     """The pull of both distances on a finished model."""
 
-    settings: dict[str, Any] = {}
+    settings: dict[str, JsonValue] = {}
     lines: int
     sorted_w2: Pull | None = None
     aligned_w2: Pull | None = None
@@ -142,7 +142,7 @@ class AlignedGuidance(_Record):
 class Arm(_Record):
     """The chosen training of an arm."""
 
-    settings: dict[str, Any]
+    settings: dict[str, JsonValue]
     lam_tr: float
     lam_gd: float
     validation_cer: float

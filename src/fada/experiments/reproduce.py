@@ -17,22 +17,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import JsonValue
 
 from fada.common.files import write_json, write_text
 from fada.common.workers import Workers
 from fada.data.columns import LineColumns
 from fada.data.source import read_lines
-from fada.data.splits import LineSources, Splits
+from fada.data.splits import Splits
 from fada.decoding.knowledge import Knowledge
-from fada.decoding.weights import BEAM as WIDTH
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
 from fada.experiments.document import draw_curves, table_of
 from fada.experiments.ours import adapted, continued, our_texts, split_of
-from fada.experiments.recipe import FAITHFUL, STANDARD, TAGGED, Recipe, label
+from fada.experiments.recipe import FAITHFUL, STANDARD, TAGGED, Changes, Recipe, label
 from fada.experiments.record import (
     AlignedGuidance,
     Arm,
@@ -51,11 +52,12 @@ from fada.experiments.record import (
     load_seeds,
 )
 from fada.experiments.scoring import BASE, CLUSTER, DRAWS, LAMS, Texts, examples, fingerprint, rates, scored
-from fada.runs.run import Run
+from fada.runs.run import Run, load_run
 from fada.targets.figures import analyze
 from fada.targets.target_set import TargetSet
 from fada.text.characters import natural_key
 from fada.text.normalizer import TextNormalizer
+from fada.training.settings import TrainSettings
 from fada.training.train import train_all
 from fada.tuning.decode import BEAM
 from fada.tuning.overlap import refuse_overlap
@@ -98,22 +100,26 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One training of an arm."""
+class Training:
+    """One training of an arm; its `run` is there when it is finished."""
 
     arm: str
-    settings: dict[str, Any]
-    run: Run
+    settings: TrainSettings
 
     @property
     def name(self) -> str:
         """The arm, and λ if the arm has several."""
-        return self.run.folder.name
+        return self.settings.out.name
+
+    @cached_property
+    def run(self) -> Run:
+        """What the training left."""
+        return load_run(self.settings.out)
 
     @cached_property
     def splits(self) -> Splits:
         """The lines that the run was trained and tested on."""
-        return LineSources.of_run(self.settings, self.run.folder).read()
+        return self.settings.found_from(self.run.folder).read()
 
     @cached_property
     def texts(self) -> dict[str, list[str]]:
@@ -132,9 +138,8 @@ def reproduce(recipe_file: str | os.PathLike[str], data: str | None = None, scop
     plan = Plan.of(recipe_file, data, scope or Scope())
     for seeds in plan.rounds():
         planned = {seed: plan.trainings(seed) for seed in seeds}
-        runs = train_all(Plan.settings(planned), plan.scope.workers)
-        for seed, trainings in planned.items():
-            trained = [Trained(arm, values, runs[f"{seed}/{item}"]) for item, (arm, values) in trainings.items()]
+        train_all(Plan.settings(planned), plan.scope.workers)
+        for seed, trained in planned.items():
             evaluation = SeedEvaluation(plan.recipe, seed, trained, plan.chosen(seed))
             evaluation.record().save(plan.folder / f"{seed}.json")
             evaluation.texts.save(plan.folder / f"{seed}.parquet")
@@ -156,7 +161,7 @@ class Plan:
 
     recipe: Recipe
     scope: Scope
-    shared: Mapping[str, Any]
+    shared: Changes
     name: str
 
     @classmethod
@@ -166,16 +171,16 @@ class Plan:
         for arm in scope.arms:
             if arm not in recipe.arms:
                 raise FadaError(f"{recipe_file}: no arm {arm!r}, expected one of {', '.join(recipe.arms)}.")
-        sizes = {"usual": {}, "quick": recipe.quick, "paper": recipe.paper}
+        sizes: dict[str, Changes] = {"usual": {}, "quick": recipe.quick, "paper": recipe.paper}
         shared = {**recipe.train, **sizes[scope.size]}
         if scope.size == "quick":
             recipe = recipe.smaller()
         if data is not None:
             shared["data"] = [data]
         if "model" in shared:
-            shared["model"] = scope.model(shared["model"])
+            shared["model"] = scope.model(str(shared["model"]))
         if shared.get("encoder_cache"):
-            shared["encoder_cache"] = str(scope.runs / Path(shared["encoder_cache"]).name)
+            shared["encoder_cache"] = str(scope.runs / Path(str(shared["encoder_cache"])).name)
         if scope.workers != 1:
             shared["threads"] = 1
         return cls(recipe, scope, shared, scope.named(Path(recipe_file).stem))
@@ -197,51 +202,44 @@ class Plan:
         first = self.folder / f"{self.recipe.seeds[0]}.json"
         return Record.load(first).arms if seed != self.recipe.seeds[0] and first.is_file() else {}
 
-    def trainings(self, seed: int) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Name, arm and settings of every training of one seed that is asked for, or finished."""
+    def trainings(self, seed: int) -> list[Training]:
+        """Every training of one seed that is asked for, or finished."""
         folder = self.scope.runs / self.name / str(seed)
         planned = _trainings(self.recipe, {**self.shared, "seed": seed}, folder, self.chosen(seed))
-        return {
-            item: (arm, values)
-            for item, (arm, values) in planned.items()
-            if not self.scope.arms or arm in self.scope.arms or Run(values["out"]).finished
-        }
+        asked = self.scope.arms
+        return [one for one in planned if not asked or one.arm in asked or Run(one.settings.out).finished]
 
     @staticmethod
-    def settings(planned: "Mapping[int, Mapping[str, tuple[str, dict[str, Any]]]]") -> dict[str, dict[str, Any]]:
+    def settings(planned: Mapping[int, Sequence[Training]]) -> dict[str, TrainSettings]:
         """Trainings of several seeds by name, for :func:`train_all`."""
-        return {
-            f"{seed}/{item}": values for seed, trainings in planned.items() for item, (_, values) in trainings.items()
-        }
+        return {f"{seed}/{one.name}": one.settings for seed, trainings in planned.items() for one in trainings}
 
 
-def _draw_frequencies(recipe: Recipe, item: Trained, folder: Path) -> None:
+def _draw_frequencies(recipe: Recipe, item: Training, folder: Path) -> None:
     """The paper's figures of a data set: letter frequencies, correlations and trends of its training text.
 
     Domains of which there is text alone are drawn with the others.
     """
     texts = {domain: list(lines) for domain, lines in item.texts.items() if lines}
-    column = item.settings.get("domain_column")
     for name in recipe.source.texts if recipe.source else ():
-        for path in (Path(part) / name for part in item.settings["data"]):
-            for line in read_lines(path, domain_column=column) if path.is_file() else ():
+        for path in (Path(part) / name for part in item.settings.data):
+            for line in read_lines(path, domain_column=item.settings.domain_column) if path.is_file() else ():
                 texts.setdefault(str(line.domain), []).append(str(line.text))
     ordered = {domain: texts[domain] for domain in sorted(texts, key=natural_key)}
     analyze(TargetSet.from_texts(ordered, normalizer=TextNormalizer(letters_only=True)), folder, formats=["png"])
 
 
-def _trainings(
-    recipe: Recipe, shared: Mapping[str, Any], folder: Path, chosen: Mapping[str, Arm]
-) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Name, arm and settings of every training of one seed."""
-    planned: dict[str, tuple[str, dict[str, Any]]] = {}
+def _trainings(recipe: Recipe, shared: Changes, folder: Path, chosen: Mapping[str, Arm]) -> list[Training]:
+    """Every training of one seed."""
+    planned = []
     for arm, changes in recipe.arms.items():
         values = changes.get("lam", shared.get("lam"))
         searched = isinstance(values, list)
         for lam in values if isinstance(values, list) else [values]:
             name = f"{arm}-{lam:g}" if searched else arm
             if not searched or recipe.every_lam or arm not in chosen or chosen[arm].lam_tr == lam:
-                planned[name] = (arm, {**shared, **changes, "lam": lam, "out": folder / name})
+                settings = {**shared, **changes, **({} if lam is None else {"lam": lam}), "out": folder / name}
+                planned.append(Training(arm, TrainSettings.of(settings, name)))
     return planned
 
 
@@ -254,7 +252,7 @@ class SeedEvaluation:
 
     recipe: Recipe
     seed: int
-    trained: Sequence[Trained]
+    trained: Sequence[Training]
     chosen: Mapping[str, Arm]
     texts: Texts = field(init=False)
 
@@ -275,15 +273,15 @@ class SeedEvaluation:
         self.first = self.searches[self.standard.name]
         self.cheap = self.first["test"].cheap
         refuse_overlap(self.first["validation"], self.first["test"])
-        self.plain = Weights(beam=int(self.recipe.train.get("beam_size", WIDTH)))
+        self.plain = Weights(beam=self.standard.settings.beam_size)
         self.errors = {item.name: self._validation_cer(item, self.plain) for item in self.trained}
         arms = dict.fromkeys(item.arm for item in self.trained)
         self.best = {arm: self._best_of(arm) for arm in arms}
 
-    def _best_of(self, arm: str) -> Trained:
+    def _best_of(self, arm: str) -> Training:
         """The training of an arm that is kept: with the λ of the first seed, there the best on validation lines."""
         items = [item for item in self.trained if item.arm == arm]
-        kept = [item for item in items if arm in self.chosen and item.settings["lam"] == self.chosen[arm].lam_tr]
+        kept = [item for item in items if arm in self.chosen and item.settings.lam == self.chosen[arm].lam_tr]
         return min(kept or items, key=lambda item: self.errors[item.name])
 
     def record(self) -> Record:
@@ -308,7 +306,7 @@ class SeedEvaluation:
             published_relative=recipe.published_relative,
             seed=self.seed,
             machine={"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
-            made=Made.now(fingerprint(test.ids, test.references), self.standard.settings.get("threads")),
+            made=Made.now(fingerprint(test.ids, test.references), self.standard.settings.threads),
             lines=Counts(
                 validation=len(self.first["validation"].ids),
                 test=len(test.ids),
@@ -331,23 +329,23 @@ class SeedEvaluation:
             cer = None
             if self.recipe.every_lam:
                 texts = self.searches[item.name]["test"].choose(self.plain)
-                self.texts.add(LAMS, item.arm, {f"{item.settings['lam']:g}": texts})
+                self.texts.add(LAMS, item.arm, {f"{item.settings.lam:g}": texts})
                 cer = rates(test.references, texts).cer
             points.append(
-                Point(lam=item.settings["lam"], validation_cer=self.errors[item.name], arm=item.arm, test_cer=cer)
+                Point(lam=item.settings.lam, validation_cer=self.errors[item.name], arm=item.arm, test_cer=cer)
             )
         return points
 
-    def _validation_cer(self, item: Trained, weights: Weights) -> float:
+    def _validation_cer(self, item: Training, weights: Weights) -> float:
         search = self.searches[item.name]["validation"]
         return rates(list(search.references or ()), search.choose(weights)).cer
 
-    def _chosen(self, item: Trained, grid: Sequence[Weights]) -> tuple[Weights, dict[Weights, float]]:
+    def _chosen(self, item: Training, grid: Sequence[Weights]) -> tuple[Weights, dict[Weights, float]]:
         """The best of a grid on the validation lines, and all of it; ties go to the weaker, which stands first."""
         errors = {weights: self._validation_cer(item, weights) for weights in grid}
         return min(errors, key=lambda weights: errors[weights]), errors
 
-    def _arm(self, item: Trained, systems: dict[str, list[str]], curves: dict[str, list[Point]]) -> Arm:
+    def _arm(self, item: Training, systems: dict[str, list[str]], curves: dict[str, list[Point]]) -> Arm:
         """Decode the test lines with an arm's best training, into `systems`, and tell what was chosen."""
         from fada.training.diagnostics import alignment_diagnostics
 
@@ -368,10 +366,10 @@ class SeedEvaluation:
         if not self.cheap:
             aligned, ours = self._aligned(item, before.aligned_gd if before else None, plain)
             systems[f"{name.removesuffix(' (ours)')} + aligned GD (ours)"] = ours
-        metrics = item.run.metrics
+        metrics, given = item.run.metrics, item.settings.model_dump(mode="json", exclude_unset=True)
         return Arm(
-            settings={k: _place_left_out(v) for k, v in item.settings.items() if k not in ("out", "data")},
-            lam_tr=item.settings["lam"],
+            settings={k: _place_left_out(v) for k, v in given.items() if k not in ("out", "data")},
+            lam_tr=item.settings.lam,
             lam_gd=guided.lam,
             validation_cer=self.errors[item.name],
             epochs=len(metrics["history"]),
@@ -381,13 +379,13 @@ class SeedEvaluation:
             history=[Epoch(**{**entry, "validation": entry["validation"]["cer"]}) for entry in metrics["history"]],
             hypotheses_changed_by_gd=_changed(plain, with_gd),
             diagnostics=Diagnostics(
-                **alignment_diagnostics(item.run.folder, recipe.diagnosed_lines, data=item.settings["data"])
+                **alignment_diagnostics(item.run.folder, recipe.diagnosed_lines, data=item.settings.data)
             ),
             aligned_gd=aligned,
         )
 
     def _aligned(
-        self, item: Trained, before: AlignedGuidance | None, plain: Sequence[str]
+        self, item: Training, before: AlignedGuidance | None, plain: Sequence[str]
     ) -> tuple[AlignedGuidance, list[str]]:
         """Guidance that compares character by character, with a scale chosen on the validation lines."""
         shared = {"lam": OUR_LAM, "distance": "aligned_w2"}
@@ -443,24 +441,25 @@ class SeedEvaluation:
         if ours.adapt is not None:
             splits = standard.splits
             lines = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-            kept = {name: value for name, value in standard.settings.items() if name in ("seed", "threads")}
+            given = standard.settings.model_dump(exclude_unset=True)
+            kept = {name: given[name] for name in ("seed", "threads") if name in given}
             further = {**ours.adapt, **kept, "model": str(standard.run.folder), "lam": 1.0}
             folder = standard.run.folder.parent
-            arms["continued"] = continued({**standard.settings, **further, "out": folder / "continued"})
-            arms["adapted"] = adapted(lines, further, folder / "adapted")
-        decoded, settings = our_texts(ours, arms, knowledge)
-        texts = {BASE: test.systems[BASE], **decoded}
+            arms["continued"] = continued(TrainSettings.of({**given, **further, "out": folder / "continued"}))
+            arms["adapted"] = adapted(lines, {**further, "domain_column": "domain"}, folder / "adapted")
+        decoded = our_texts(ours, arms, knowledge)
+        texts = {BASE: test.systems[BASE], **{name: found.texts for name, found in decoded.items()}}
         self.texts.add("ours", "", texts)
         systems = replace(test, systems=texts)
-        rows = {
-            name: OurSystem(**vars(row), **settings.get(name, {}))
-            for name, row in scored(systems, BASE, DRAWS["ours"]).items()
-        }
+        rows = {name: OurSystem(**vars(row)) for name, row in scored(systems, BASE, DRAWS["ours"]).items()}
+        for name, found in decoded.items():
+            rows[name].weights = found.weights.model_dump(exclude_defaults=True)
+            rows[name].validation_cer = found.validation_cer
         for name, row in rows.items():
             control = name.replace("adapted", "continued", 1)
             if name.startswith("adapted") and control in rows:
-                found = scored(systems.only([control, name]), control, DRAWS["ours"])[name]
-                row.against_continued = Test(relative=found.relative, p=found.p or 0.0, p_clusters=found.p_clusters)
+                test = scored(systems.only([control, name]), control, DRAWS["ours"])[name]
+                row.against_continued = Test(relative=test.relative, p=test.p or 0.0, p_clusters=test.p_clusters)
         return OurSystems(settings=ours, rows=rows)
 
     def _clusters(self, ids: Sequence[str]) -> dict[str, list[str | None]]:
@@ -479,15 +478,15 @@ class SeedEvaluation:
 
         path = self.standard.run.folder / "overhead.json"
         if not path.exists():
-            data, rounds = self.standard.settings["data"], self.recipe.overhead_rounds
+            data, rounds = self.standard.settings.data, self.recipe.overhead_rounds
             found = measure_overhead(self.standard.run.folder, data=data, rounds=rounds)
             write_json(path, found.model_dump())
         return Overhead.model_validate(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _place_left_out(value: Any) -> Any:
+def _place_left_out(value: JsonValue) -> JsonValue:
     """A folder by its name: where it lies on one machine tells nobody anything."""
-    return Path(value).name if isinstance(value, str | Path) and Path(value).is_absolute() else value
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _changed(a: Sequence[str], b: Sequence[str]) -> int:

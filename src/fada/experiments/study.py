@@ -13,6 +13,7 @@ from typing import Any
 
 from fada.common.files import write_json
 from fada.common.settings import read_json
+from fada.common.tables import Cells
 from fada.common.workers import Workers
 from fada.decoding.weights import Weights
 from fada.distances import DISTANCE, SCALE
@@ -56,11 +57,11 @@ class Study:
     tuned: Mapping[str, Tuned]
     report: Path
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Cells]:
         """CER in percent with its 95 % interval, one row per domain, one column per system."""
         rows = []
         for domain in [*sorted(self.view.results[0].evaluation.per_domain, key=natural_key), "all"]:
-            row: dict[str, Any] = {"domain": domain}
+            row: Cells = {"domain": domain}
             for result in self.view.results:
                 scores = result.evaluation if domain == "all" else result.evaluation.per_domain[domain]
                 low, high = scores.intervals.get("cer", (scores.cer, scores.cer))
@@ -68,7 +69,7 @@ class Study:
             rows.append(row)
         return rows
 
-    def tests(self) -> list[dict[str, Any]]:
+    def tests(self) -> list[Cells]:
         """Each system against the standard one: change of the CER in points and in percent, with the paired test."""
         return [
             {
@@ -101,16 +102,18 @@ def run_study(
         workers: who trains: so many processes here, with one thread each if more than one, or a cluster.
         title: of the report.
     """
+    from fada.training.settings import TrainSettings
     from fada.training.train import train_all
 
     out = Path(out)
     shared = {**settings, "data": [str(source) for source in data]}
     if workers != 1:
         shared["threads"] = 1
-    runs = train_all(
-        {STANDARD: {**shared, "lam": 1.0, "out": out / STANDARD}, ALIGNED: {**shared, **aligned, "out": out / ALIGNED}},
-        workers,
-    )
+    changes = {STANDARD: {"lam": 1.0}, ALIGNED: aligned}
+    planned = {
+        name: TrainSettings.of({**shared, **changed, "out": out / name}, name) for name, changed in changes.items()
+    }
+    runs = train_all(planned, workers)
     tuned = {name: _tuned(run) for name, run in runs.items()}
     decoded = {name: _decode(run, tuned[name]) for name, run in runs.items()}
     if decoded[STANDARD].ids != decoded[ALIGNED].ids:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from fada.common.files import replacing
 from fada.common.say import track
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from fada.data.segment.page import PageLines
-    from fada.models.ctc import CTCRecognizer
+    from fada.models.recognizer import Recognizer
 
 
 @dataclass
@@ -96,11 +96,11 @@ def _look_at(page: "Image.Image", found: "PageLines") -> Look:
 
 
 @lru_cache(maxsize=1)
-def _judge() -> "CTCRecognizer":
+def _judge() -> "Recognizer":
     """The built-in recogniser: it reads no other script than the Latin one, and cannot tell then."""
     from fada.models.registry import load_recognizer
 
-    return cast("CTCRecognizer", load_recognizer(DEFAULT_MODEL))
+    return load_recognizer(DEFAULT_MODEL)
 
 
 def _segment(

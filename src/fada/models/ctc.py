@@ -32,6 +32,7 @@ class CTCRecognizer(Recognizer):
 
     kind = "ctc"
     terms = BeamSearch.terms
+    emits = True
     _alphabet: Alphabet
     _automatic: Automatic | None = None
     tag_classes: int = 0

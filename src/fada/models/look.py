@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from fada.data.segment.page import PageLines
-    from fada.models.ctc import CTCRecognizer
+    from fada.models.recognizer import Recognizer
 
 LINES = 8
 """The longest lines of a page, which are looked at."""
@@ -25,7 +25,7 @@ HARDLY = 0.6
 """Text is read with more certainty than this, and with more than one character a line; else it is hardly text."""
 
 
-def look_at(recognizer: "CTCRecognizer", page: "Image.Image", found: "PageLines") -> Look:
+def look_at(recognizer: "Recognizer", page: "Image.Image", found: "PageLines") -> Look:
     """Read the longest lines of a page as they are and turned: a recogniser is more certain the right way up.
 
     Args:
@@ -40,7 +40,7 @@ def look_at(recognizer: "CTCRecognizer", page: "Image.Image", found: "PageLines"
         lines = [Line(str(place), image=image.rotate(turn)) for place, image in enumerate(images)]
         read.append(recognizer.emit(lines).log_probs)
     upright, turned = map(certainty_of, read)
-    written = max(sum(_written(line, recognizer.blank) for line in lines) for lines in read)
+    written = max(sum(_written(line, recognizer.alphabet.blank) for line in lines) for lines in read)
     certain = max(upright, turned)
     is_text = written > len(images) and certain > HARDLY
     tells = is_text and certain > CERTAIN and abs(turned - upright) >= MARGIN

@@ -33,6 +33,7 @@ class Recognizer(ABC):
     Attributes:
         kind: what its search is of; stored with what it has read.
         terms: the weights that change what it finds.
+        emits: whether it has an alphabet and emissions, as CTC models do.
         modality: what is read, `image` or `audio`.
         domains: the domains that have a tag (TR-TT), empty without tagging.
         tagging: how the tag is used at inference.
@@ -44,6 +45,7 @@ class Recognizer(ABC):
 
     kind: ClassVar[Literal["ctc", "seq2seq"]]
     terms: ClassVar[frozenset[str]]
+    emits: ClassVar[bool] = False
     modality: ClassVar[Literal["image", "audio"]] = "image"
     domains: tuple[str, ...] = ()
     tagging: Tagging = "none"

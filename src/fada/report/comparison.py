@@ -1,13 +1,12 @@
 """What the report compares: every decoding of every experiment, pooled over seeds and paired line by line."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
 from fada.evaluation.predictions import Predictions
-from fada.evaluation.scores import Comparison, Difference, Evaluation, compare, evaluate, over_seeds
+from fada.evaluation.scores import Comparison, Difference, Evaluation, Scoring, compare, evaluate, over_seeds
 from fada.evaluation.significance import MeanSem
 from fada.runs.groups import Experiment, experiments
 from fada.runs.run import Run
@@ -41,7 +40,7 @@ class Contender:
         """Mean and SEM over seeds of each rate."""
         return over_seeds([run.evaluation(self.system) for run in self.runs])["all"]
 
-    def evaluation(self, options: Mapping[str, Any], resamples: int) -> Evaluation:
+    def evaluation(self, scoring: Scoring) -> Evaluation:
         """All seeds pooled, with intervals; the seeds of a line are drawn together."""
         lines = self.lines
         return evaluate(
@@ -49,8 +48,8 @@ class Contender:
             [text for part in lines for text in part.hypotheses],
             [domain for part in lines for domain in part.domains],
             clusters=[line_id for part in lines for line_id in part.ids],
-            bootstrap=resamples,
-            **options,
+            bootstrap=scoring.bootstrap,
+            **scoring.rate_options,
         )
 
 
@@ -77,7 +76,7 @@ class Pairing:
                 column.extend(values)
         return pairing
 
-    def compare(self, options: Mapping[str, Any], resamples: int, per_domain: bool) -> Comparison:
+    def compare(self, scoring: Scoring, per_domain: bool) -> Comparison:
         """Paired tests of the second against the first."""
         return compare(
             self.references,
@@ -85,8 +84,8 @@ class Pairing:
             self.after,
             self.domains if per_domain else None,
             self.ids,
-            resamples=resamples,
-            **options,
+            resamples=scoring.resamples,
+            **scoring.rate_options,
         )
 
 
@@ -108,12 +107,12 @@ class DataSet:
         """Whether there is nothing to compare with."""
         return self.before is self.after
 
-    def differences(self, options: Mapping[str, Any], resamples: int) -> dict[str, Difference]:
+    def differences(self, scoring: Scoring) -> dict[str, Difference]:
         """CER of every other contender against `before`, by label; p-values corrected by Holm over all of them."""
         found = {}
         for other in self.contenders:
             if other is not self.before and (pairing := Pairing.of(self.before, other)).ids:
-                found[other.label] = pairing.compare(options, resamples, per_domain=False).overall["cer"]
+                found[other.label] = pairing.compare(scoring, per_domain=False).overall["cer"]
         adjusted = statistics.holm([difference.p for difference in found.values()])
         return {
             label: Difference(**{**vars(difference), "p_holm": p})

@@ -1,15 +1,51 @@
 """The browsable list of lines, as compact data for the page's script."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 from fada.evaluation.predictions import SCORE_COLUMNS
-from fada.evaluation.scores import NO_LABEL, score_lines
+from fada.evaluation.scores import NO_LABEL, Scoring, score_lines
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
 from fada.runs.run import Run
 from fada.text.characters import natural_key
+
+
+class Pair(TypedDict):
+    """The systems and domains of a data set by their numbers, and the two systems put side by side."""
+
+    systems: list[int]
+    before: int
+    after: int
+    domains: list[int]
+
+
+class Payload(TypedDict):
+    """What the page's script takes; an image is its width, height and bytes."""
+
+    sets: list[str]
+    systems: list[str]
+    domains: list[str]
+    pairs: list[Pair]
+    imageType: str
+    images: list[tuple[int, int, str]]
+    lines: list[list[Any]]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line while it is gathered: its texts by number, the reference first, and a reading of each system."""
+
+    domain: str
+    length: int
+    readings: list[list[Any] | None]
+    texts: dict[str, int] = field(default_factory=dict)
+
+    def errors(self, place: int) -> int:
+        reading = self.readings[place]
+        return 0 if reading is None else int(reading[1])
 
 
 class LineList:
@@ -22,19 +58,18 @@ class LineList:
         notes: what was left out.
     """
 
-    def __init__(self, sets: Sequence[DataSet], options: Mapping[str, Any]) -> None:
+    def __init__(self, sets: Sequence[DataSet], scoring: Scoring) -> None:
         self.names = [data_set.name for data_set in sets]
         self.sources = [data_set.source for data_set in sets]
         self.systems: list[str] = []
         self.domains: list[str] = []
-        self.pairs: list[dict[str, Any]] = []
+        self.pairs: list[Pair] = []
         self.images: dict[tuple[str, str], Thumbnail] = {}
         self.notes: list[str] = []
         self.kept: list[list[Any]] = []
         self._importance: list[tuple[int, int]] = []
-        compared = {name: value for name, value in options.items() if name != "average"}
         for number, data_set in enumerate(sets):
-            self._add(number, data_set, compared)
+            self._add(number, data_set, scoring)
         self.total = len({(self.sources[line[1]], line[0]) for line in self.kept})
 
     def domain_number(self, name: str | None) -> int:
@@ -67,7 +102,7 @@ class LineList:
         order = sorted(range(len(self.kept)), key=lambda i: self._importance[i], reverse=True)
         return list(dict.fromkeys(self.kept[i][0] for i in order if self.sources[self.kept[i][1]] == source))
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Payload:
         """Everything for the page's script; an image stands once, also where several models read its line."""
         numbers = {key: number for number, key in enumerate(self.images)}
         lines = [[*line, numbers.get((self.sources[line[1]], line[0]), -1)] for line in self.kept]
@@ -77,11 +112,11 @@ class LineList:
             "domains": self.domains,
             "pairs": self.pairs,
             "imageType": MEDIA_TYPE,
-            "images": [[image.width, image.height, image.data] for image in self.images.values()],
+            "images": [(image.width, image.height, image.data) for image in self.images.values()],
             "lines": lines,
         }
 
-    def _add(self, number: int, data_set: DataSet, options: Mapping[str, Any]) -> None:
+    def _add(self, number: int, data_set: DataSet, scoring: Scoring) -> None:
         entries: list[tuple[Run, str]] = []
         start = len(self.systems)
         for contender in data_set.contenders:
@@ -91,33 +126,26 @@ class LineList:
                 entries.append((run, contender.system))
         before = entries.index((first := data_set.before.runs[0], data_set.before.system))
         after = entries.index((paired_run(data_set.after, first), data_set.after.system))
-        lines: dict[str, dict[str, Any]] = {}
+        lines: dict[str, _Line] = {}
         for place, (run, system) in enumerate(entries):
             read = run.predictions[system]
-            scores = score_lines(read.references, read.hypotheses, **options)
+            scores = score_lines(read.references, read.hypotheses, **scoring.text_options)
             columns = [read.part(name) for name in SCORE_COLUMNS]
             for i, line_id in enumerate(read.ids):
-                line = lines.setdefault(
-                    line_id,
-                    {
-                        "texts": {read.references[i]: 0},
-                        "domain": read.domains[i],
-                        "length": int(scores.characters[i]),
-                        "readings": [None] * len(entries),
-                    },
-                )
-                text = line["texts"].setdefault(read.hypotheses[i], len(line["texts"]))
-                parts = [_rounded(column[i]) for column in columns]
-                line["readings"][place] = [text, int(scores.edits[i]), *parts]
-        named = {NO_LABEL if line["domain"] is None else line["domain"] for line in lines.values()}
+                line = lines.get(line_id)
+                if line is None:
+                    domain = NO_LABEL if read.domains[i] is None else str(read.domains[i])
+                    unread: list[list[Any] | None] = [None] * len(entries)
+                    line = _Line(domain, int(scores.characters[i]), unread, {read.references[i]: 0})
+                    lines[line_id] = line
+                text = line.texts.setdefault(read.hypotheses[i], len(line.texts))
+                line.readings[place] = [text, int(scores.edits[i]), *(_rounded(column[i]) for column in columns)]
+        named = {line.domain for line in lines.values()}
         numbers = {name: self.domain_number(name) for name in sorted(named, key=natural_key)}
         for line_id, line in lines.items():
-            domain = numbers[NO_LABEL if line["domain"] is None else line["domain"]]
-            readings = [None] * start + line["readings"]
-            self.kept.append([line_id, number, domain, list(line["texts"]), readings, line["length"]])
-            errors = [
-                0 if reading is None else reading[1] for reading in (line["readings"][i] for i in (before, after))
-            ]
+            readings = [None] * start + line.readings
+            self.kept.append([line_id, number, numbers[line.domain], list(line.texts), readings, line.length])
+            errors = line.errors(before), line.errors(after)
             self._importance.append((abs(errors[1] - errors[0]), max(errors)))
         self.pairs.append(
             {

@@ -26,8 +26,9 @@ from fada.common.files import write_json, write_text
 from fada.data.splits import READING, LineSources
 from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS
+from fada.evaluation.scores import Scoring
 from fada.evaluation.sources import read_systems
-from fada.evaluation.table import FORMATS, write_tables
+from fada.evaluation.table import FORMATS, Table, write_tables
 from fada.report import charts, images, sections
 from fada.report.comparison import DataSet, data_sets
 from fada.report.lines import LineList
@@ -101,35 +102,33 @@ def write_report(
     """
     shown = {one.name for one in fields(Look)}
     look = Look(**{name: value for name, value in settings.items() if name in shown})
-    options = {name: value for name, value in settings.items() if name not in shown}
-    results = load_runs(runs, **options)
+    compared = {name: value for name, value in settings.items() if name not in shown}
+    scoring = Scoring(**compared, bootstrap=look.resamples, resamples=look.resamples)
+    results = load_runs(runs, scoring)
     sets = data_sets(results, look.baseline, look.compared)
     if out is None:
         out = results[0].folder / "report.html" if len(results) == 1 else "report.html"
     path = Path(out)
-    listed = LineList(sets, options)
-    context = _context(results, sets, listed, look, options)
-    font = _font() if _SIGNS.search(script_json(listed.payload())) else ""
-    context["font"] = font if len(font) < look.max_bytes / 4 else ""
-    shell = len(_render(context, "").encode("utf-8"))
-    exports = {table.name: {ending: table.to_format(ending) for ending in FORMATS} for table in context["tables"]}
+    listed = LineList(sets, scoring)
+    page = _page(results, sets, listed, look)
+    shell = len(page.html("").encode("utf-8"))
+    exports = {table.name: {ending: table.to_format(ending) for ending in FORMATS} for table in page.tables}
     budget = look.max_bytes - shell - len(script_json(exports).encode("utf-8"))
     listed.fit(int(budget * _LINE_SHARE))
     if look.with_images:
         spare = budget - len(script_json(listed.payload()).encode("utf-8")) - 40 * len(listed.kept) - 2000
-        _embed_images(listed, results, data, spare, context)
-    context["line_notes"] = listed.notes
-    page = _render(context, script_json({**listed.payload(), "exports": exports}))
-    write_text(path, page)
-    written = write_tables(context["tables"], tables) if tables else []
+        page = _with_images(page, listed, results, data, spare)
+    html = page.html(script_json({**listed.payload(), "exports": exports}))
+    write_text(path, html)
+    written = write_tables(page.tables, tables) if tables else []
     return Written(
         path=path,
-        size=len(page.encode("utf-8")),
+        size=len(html.encode("utf-8")),
         lines=len(listed.kept),
         images=len(listed.images),
         notes=tuple(listed.notes),
         tables=tuple(written),
-        views=tuple(context["sets"]),
+        views=page.sets,
     )
 
 
@@ -187,13 +186,58 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _context(
-    runs: Sequence[Run],
-    sets: Sequence[DataSet],
-    listed: LineList,
-    look: Look,
-    options: dict[str, Any],
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Page:
+    """What the template shows: the fields by their names.
+
+    Attributes:
+        kicker: the line above the title.
+        any_pair: whether any data set has two systems to compare.
+        tuning, learning: figures of the runs.
+        facts: how the report was made, by name.
+        runs: every setting of every run, by the run's name.
+        line_notes: what the list of lines leaves out.
+        font: a rule of the style sheet, or nothing.
+        pages: by name, with their lines drawn.
+    """
+
+    title: str
+    kicker: str
+    sets: tuple[sections.View, ...]
+    any_pair: bool
+    tuning: Sequence[sections.Drawing]
+    learning: Sequence[sections.Drawing]
+    tables: Sequence[Table]
+    facts: Mapping[str, str]
+    citations: Sequence[str]
+    runs: Mapping[str, Sequence[tuple[str, str]]]
+    line_notes: Sequence[str]
+    font: str
+    pages: Sequence[tuple[str, images.Thumbnail]] = ()
+
+    def html(self, data: str) -> str:
+        """The page, with the lines as JSON."""
+        environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+        environment.filters |= {
+            "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
+            "pvalue": sections.p_value,
+            "visible": charts.drawn,
+        }
+        files = resources.files(__package__)
+        html, css, js = (files.joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS)
+        style = self.font + css
+        return environment.from_string(html).render(
+            **vars(self),
+            version=__version__,
+            style=Markup(style),
+            script=Markup(js),
+            style_hash=_hash(style),
+            script_hash=_hash(js),
+            data=Markup(data),
+        )
+
+
+def _page(runs: Sequence[Run], sets: Sequence[DataSet], listed: LineList, look: Look) -> Page:
     models = list(dict.fromkeys(run.model for run in runs))
     names = dict.fromkeys(data_set.source for data_set in sets)
     licences = dict.fromkeys(str(text) for run in runs if (text := run.setting("licence")))
@@ -203,46 +247,44 @@ def _context(
         f"{listed.total:,} lines",
         f"{len(listed.domains)} domains" if len(listed.domains) > 1 else "",
     ]
-    facts = [
-        ("fada", __version__),
-        *_made_of(runs),
-        ("Data", ", ".join(dict.fromkeys(", ".join(run.data_source) or run.dataset for run in runs))),
-        ("Licence of the data", ", ".join(licences) or "not recorded"),
-        ("Intervals and tests", f"{look.resamples:,} resamples of lines, seed 0"),
-        ("Made", f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}"),
-        *([("Command", look.command)] if look.command else []),
-    ]
-    return {
-        "title": look.title or f"{', '.join(names)}: {', '.join(models)}",
-        "version": __version__,
-        "kicker": " · ".join(filter(None, kicker)),
-        "sets": [sections.view(i, s, listed, options, look.resamples) for i, s in enumerate(sets)],
-        "any_pair": not all(data_set.single for data_set in sets),
-        "tuning": sections.tuning_figures(runs),
-        "learning": sections.learning_figures(runs, sets),
-        "tables": paper_tables(runs),
-        "facts": facts,
-        "citations": list(dict.fromkeys(str(text) for run in runs if (text := run.setting("citation")))),
-        "runs": [
-            {
-                "name": run.dataset if "outputs" in run.config else str(run.folder),
-                "settings": [(k, _shown(v)) for k, v in flatten(run.config)],
-            }
-            for run in runs
-        ],
-        "line_notes": [],
-        "pages": [],
+    facts = {
+        "fada": __version__,
+        **_made_of(runs),
+        "Data": ", ".join(dict.fromkeys(", ".join(run.data_source) or run.dataset for run in runs)),
+        LICENCE: ", ".join(licences) or UNKNOWN,
+        "Intervals and tests": f"{look.resamples:,} resamples of lines, seed 0",
+        "Made": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
+        **({"Command": look.command} if look.command else {}),
     }
+    font = _font() if _SIGNS.search(script_json(listed.payload())) else ""
+    return Page(
+        title=look.title or f"{', '.join(names)}: {', '.join(models)}",
+        kicker=" · ".join(filter(None, kicker)),
+        sets=tuple(sections.view(i, data_set, listed, runs[0].scoring) for i, data_set in enumerate(sets)),
+        any_pair=not all(data_set.single for data_set in sets),
+        tuning=sections.tuning_figures(runs),
+        learning=sections.learning_figures(runs, sets),
+        tables=paper_tables(runs),
+        facts=facts,
+        citations=list(dict.fromkeys(str(text) for run in runs if (text := run.setting("citation")))),
+        runs={
+            run.dataset if "outputs" in run.config else str(run.folder): [
+                (name, _shown(value)) for name, value in flatten(run.config)
+            ]
+            for run in runs
+        },
+        line_notes=listed.notes,
+        font=font if len(font) < look.max_bytes / 4 else "",
+    )
 
 
-def _embed_images(
-    listed: LineList,
-    runs: Sequence[Run],
-    data: str | os.PathLike[str] | None,
-    budget: int,
-    context: dict[str, Any],
-) -> None:
-    """Fill `listed` with images, the budget shared by the data sets in proportion to their lines."""
+def _with_images(
+    page: Page, listed: LineList, runs: Sequence[Run], data: str | os.PathLike[str] | None, budget: int
+) -> Page:
+    """Fill `listed` with images, the budget shared by the data sets in proportion to their lines.
+
+    What the lines tell of their licence goes into the page, where the runs told nothing.
+    """
     lines = {name: listed.wanted(name) for name in dict.fromkeys(listed.sources)}
     for name, wanted in lines.items():
         run = next((run for run in runs if run.dataset == name and run.data_source), None)
@@ -263,36 +305,16 @@ def _embed_images(
             continue
         listed.images.update({(name, line_id): image for line_id, image in found.images.items()})
         listed.notes.extend([found.note] if found.note else [])
-        context["pages"] += found.pages.items()
-        if found.licence and ("Licence of the data", "not recorded") in context["facts"]:
-            at = context["facts"].index(("Licence of the data", "not recorded"))
-            context["facts"][at] = ("Licence of the data", found.licence)
-        if found.citation and not context["citations"]:
-            context["citations"] = [found.citation]
-
-
-def _render(context: dict[str, Any], data: str) -> str:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {
-        "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
-        "pvalue": sections.p_value,
-        "visible": charts.drawn,
-    }
-    parts = {
-        name: resources.files(__package__).joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS
-    }
-    style = context["font"] + parts["css"]
-    return environment.from_string(parts["html"]).render(
-        **context,
-        style=Markup(style),
-        script=Markup(parts["js"]),
-        style_hash=_hash(style),
-        script_hash=_hash(parts["js"]),
-        data=Markup(data),
-    )
+        page = replace(page, pages=[*page.pages, *found.pages.items()])
+        if found.licence and page.facts[LICENCE] == UNKNOWN:
+            page = replace(page, facts={**page.facts, LICENCE: found.licence})
+        if found.citation and not page.citations:
+            page = replace(page, citations=[found.citation])
+    return page
 
 
 ENDINGS = ("html", "css", "js")
+LICENCE, UNKNOWN = "Licence of the data", "not recorded"
 
 _SIGNS = re.compile("[\u1dc0-\u1dff\u2e00-\u2e7f\ua720-\ua7ff\uab30-\uab6f\ue000-\uf8ff]")
 """Letters and marks of manuscripts, that the fonts of most machines do not have."""
@@ -309,18 +331,18 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _made_of(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def _made_of(runs: Sequence[Run]) -> dict[str, str]:
     """The files that are compared, or what is known of the runs."""
     outputs = [str(output) for run in runs for output in run.config.get("outputs", ())]
     if outputs:
-        return [("Compared", ", ".join(outputs))]
+        return {"Compared": ", ".join(outputs)}
     seeds = [str(run.seed) for run in runs if run.seed is not None]
-    return [
-        ("Runs made with", ", ".join(dict.fromkeys(_version(run) for run in runs))),
-        ("Lines", ", ".join(dict.fromkeys(_lines_of(run) for run in runs))),
-        ("Model", ", ".join(dict.fromkeys(run.model for run in runs))),
-        ("Seeds", ", ".join(dict.fromkeys(seeds)) or "not recorded"),
-    ]
+    return {
+        "Runs made with": ", ".join(dict.fromkeys(_version(run) for run in runs)),
+        "Lines": ", ".join(dict.fromkeys(_lines_of(run) for run in runs)),
+        "Model": ", ".join(dict.fromkeys(run.model for run in runs)),
+        "Seeds": ", ".join(dict.fromkeys(seeds)) or UNKNOWN,
+    }
 
 
 def _lines_of(run: Run) -> str:

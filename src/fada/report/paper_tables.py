@@ -217,11 +217,11 @@ def _relative(value: float, baseline: float) -> MeanSem:
 
 def _how(runs: Sequence[Run]) -> str:
     """How texts were compared: "micro average", and what is not the default."""
-    options = runs[0].options
-    parts = [f"{options.get('average') or 'micro'} average"]
-    if options.get("units") == "graphemes":
+    scoring = runs[0].scoring
+    parts = [f"{scoring.average} average"]
+    if scoring.units == "graphemes":
         parts.append("over grapheme clusters")
-    names = parse_normalization(options.get("normalization"))
+    names = parse_normalization(scoring.normalization)
     return " ".join(parts) + (f", normalised ({', '.join(names)})" if names else "")
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from markupsafe import Markup
 
 from fada import distances
-from fada.decoding.weights import Weights
+from fada.decoding.weights import NO_GUIDANCE
 from fada.evaluation.confusions import character_changes, confusions
-from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, score_lines
+from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, Scoring, score_lines
 from fada.evaluation.significance import MeanSem
 from fada.evaluation.systems import READS_BELOW
 from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart
@@ -20,13 +20,12 @@ from fada.runs.run import Run
 from fada.targets.distribution import CharDistribution
 from fada.text.characters import OTHER, natural_key, unicode_name
 from fada.text.normalizer import TextNormalizer
+from fada.tuning.tuned import Point
 
 SHOWN_CHARACTERS = 22
 SHOWN_DOMAINS = 12
 SHOWN_CONFUSIONS = 10
 _OTHER_STYLES = ("s2", "s3", "s4", "s5")
-Compared = Mapping[str, Any]
-"""How texts are compared: `average`, `units`, `normalization` of :func:`fada.evaluate`."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +147,10 @@ class View:
     characters: Sequence[Listing[CharacterRow]]
 
 
-def view(number: int, data_set: DataSet, listed: LineList, options: Compared, resamples: int) -> View:
+def view(number: int, data_set: DataSet, listed: LineList, scoring: Scoring) -> View:
     """Compute it."""
-    evaluations = {c.label: c.evaluation(options, resamples) for c in data_set.contenders}
-    differences = data_set.differences(options, resamples)
+    evaluations = {c.label: c.evaluation(scoring) for c in data_set.contenders}
+    differences = data_set.differences(scoring)
     pairing = Pairing.of(data_set.before, data_set.after)
     before, after = evaluations[data_set.before.label], evaluations[data_set.after.label]
     frequencies, target_name = _frequencies(data_set, pairing)
@@ -166,15 +165,15 @@ def view(number: int, data_set: DataSet, listed: LineList, options: Compared, re
         how=before.describe() + f"; {before.clusters:,} lines.",
         verdict=_unread(data_set) if unread else _verdict(data_set, evaluations, differences),
         unread=unread,
-        tiles=_tiles(data_set, pairing, before, after, options),
+        tiles=_tiles(data_set, pairing, before, after, scoring),
         results=_results(data_set, evaluations, differences, unread),
         notes=_notes(data_set, evaluations),
-        domains=_domains(data_set, listed, pairing, (before, after), options, resamples),
+        domains=_domains(data_set, listed, pairing, (before, after), scoring),
         frequencies=frequencies[:SHOWN_DOMAINS],
         more_frequencies=frequencies[SHOWN_DOMAINS:],
         target_name=target_name,
-        confusions=_confusions(data_set, pairing, options),
-        characters=[] if data_set.single else _characters(pairing, options),
+        confusions=_confusions(data_set, pairing, scoring),
+        characters=[] if data_set.single else _characters(pairing, scoring),
     )
 
 
@@ -237,7 +236,7 @@ def _verdict(data_set: DataSet, evaluations: Mapping[str, Evaluation], differenc
     return Markup(" ").join(sentences)
 
 
-def _tiles(data_set: DataSet, pairing: Pairing, before: Evaluation, after: Evaluation, options: Compared) -> list[Tile]:
+def _tiles(data_set: DataSet, pairing: Pairing, before: Evaluation, after: Evaluation, scoring: Scoring) -> list[Tile]:
     def rates(label: str, metric: str) -> Tile:
         first, second = getattr(before, metric), getattr(after, metric)
         value = f"{first:.2f}" if data_set.single else f"{first:.2f} → {second:.2f}"
@@ -247,9 +246,8 @@ def _tiles(data_set: DataSet, pairing: Pairing, before: Evaluation, after: Evalu
 
     tiles = [rates("Character error rate", "cer"), rates("Word error rate", "wer")]
     if not data_set.single and pairing.ids:
-        compared = {name: value for name, value in options.items() if name != "average"}
-        first = score_lines(pairing.references, pairing.before, **compared).edits
-        second = score_lines(pairing.references, pairing.after, **compared).edits
+        first = score_lines(pairing.references, pairing.before, **scoring.text_options).edits
+        second = score_lines(pairing.references, pairing.after, **scoring.text_options).edits
         better, worse = int((second < first).sum()), int((second > first).sum())
         counts = Markup('<span class="better">▼ {:,}</span> <span class="worse">▲ {:,}</span>').format(better, worse)
         tiles.append(Tile("Lines", counts, f"with fewer, with more errors; {len(first) - better - worse:,} the same"))
@@ -307,14 +305,13 @@ def _domains(
     listed: LineList,
     pairing: Pairing,
     both: tuple[Evaluation, Evaluation],
-    options: Compared,
-    resamples: int,
+    scoring: Scoring,
 ) -> list[DomainRow]:
     before, after = both
     names = [name for name in before.per_domain if name in after.per_domain]
     if not names or names == [NO_LABEL]:
         return []
-    tests = {} if data_set.single else pairing.compare(options, resamples, per_domain=True).per_domain
+    tests = {} if data_set.single else pairing.compare(scoring, per_domain=True).per_domain
     ends = [e.per_domain[n].intervals.get("cer", (0.0, e.per_domain[n].cer))[1] for e in (before, after) for n in names]
     limit = max([*ends, *(e.per_domain[n].cer for e in (before, after) for n in names)], default=1.0)
     rows = []
@@ -384,10 +381,9 @@ def _distance_note(target: CharDistribution, before: CharDistribution, after: Ch
 # ---------------------------------------------------------------------------------------------------- confusions
 
 
-def _confusions(data_set: DataSet, pairing: Pairing, options: Compared) -> list[Listing[ConfusionRow]]:
-    compared = {name: value for name, value in options.items() if name != "average"}
+def _confusions(data_set: DataSet, pairing: Pairing, scoring: Scoring) -> list[Listing[ConfusionRow]]:
     before, after = (
-        {(c.reference, c.predicted): c.count for c in confusions(pairing.references, texts, **compared)}
+        {(c.reference, c.predicted): c.count for c in confusions(pairing.references, texts, **scoring.text_options)}
         for texts in (pairing.before, pairing.after)
     )
     rows = [
@@ -417,9 +413,8 @@ def _confusions(data_set: DataSet, pairing: Pairing, options: Compared) -> list[
     ]
 
 
-def _characters(pairing: Pairing, options: Compared) -> list[Listing[CharacterRow]]:
-    compared = {name: value for name, value in options.items() if name != "average"}
-    changes = character_changes(pairing.references, pairing.before, pairing.after, **compared)
+def _characters(pairing: Pairing, scoring: Scoring) -> list[Listing[CharacterRow]]:
+    changes = character_changes(pairing.references, pairing.before, pairing.after, **scoring.text_options)
     helped = [change for change in changes if change.helped > 0][:SHOWN_CONFUSIONS]
     hurt = [change for change in reversed(changes) if change.helped < 0][:SHOWN_CONFUSIONS]
     return [
@@ -474,7 +469,7 @@ def tuning_figures(runs: Sequence[Run]) -> list[Drawing]:
         evidence = run.tuned.evidence if run.tuned else None
         if run.tuned is None or evidence is None:
             continue
-        curves = _lambda_curves([point.model_dump() for point in evidence.curve], evidence.plain)
+        curves = _lambda_curves(evidence.curve, evidence.plain)
         if not curves:
             continue
         plain = Curve("plain beam search", [0.0, 1.0], [evidence.plain] * 2, "s5", dots=False)
@@ -488,35 +483,33 @@ def tuning_figures(runs: Sequence[Run]) -> list[Drawing]:
     return figures
 
 
-def _lambda_curves(points: Sequence[Mapping[str, Any]], plain: float, limit: int = 4) -> list[Curve]:
+def _lambda_curves(points: Sequence[Point], plain: float, limit: int = 4) -> list[Curve]:
     """The settings that differ in λ alone, joined; the curves with the lowest errors, at most `limit`."""
-    gain = plain - min((point["error"] for point in points), default=plain)
+    gain = plain - min((point.error for point in points), default=plain)
     worst = plain + 2 * max(gain, 0.02 * plain)  # far worse settings would flatten the rest of the drawing
-    defaults = Weights().model_dump()
     names = {"distance": "", "scale": "scale", "beam": "beam", "prior_weight": "prior", "lm": "LM"}
     names |= {"lm_weight": "LM weight", "length_bonus": "bonus"}
-    guided: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    unguided: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    guided: dict[tuple[object, ...], list[Point]] = {}
+    unguided: dict[tuple[object, ...], Point] = {}
     for point in points:
-        full = {**defaults, **point}
-        key = tuple(full[name] for name in names)
-        if full["lam"] == 1.0:
-            unguided[key[2:]] = full
-        elif full["error"] <= worst:
-            guided.setdefault(key, []).append(full)
+        key = tuple(getattr(point.weights, name) for name in names)
+        if point.weights.lam == NO_GUIDANCE:
+            unguided[key[2:]] = point
+        elif point.error <= worst:
+            guided.setdefault(key, []).append(point)
     joined = [
-        (key, sorted([*members, *filter(None, [unguided.get(key[2:])])], key=lambda point: point["lam"]))
+        (key, sorted([*members, *filter(None, [unguided.get(key[2:])])], key=lambda point: point.weights.lam))
         for key, members in guided.items()
         if len(members) > 1
     ]
-    joined.sort(key=lambda item: min(point["error"] for point in item[1]))
+    joined.sort(key=lambda item: min(point.error for point in item[1]))
     joined = joined[:limit]
     told = [i for i in range(len(names)) if i < 2 or len({key[i] for key, _ in joined}) > 1]
     return [
         Curve(
             ", ".join(f"{list(names.values())[i]} {_plain_number(key[i])}".strip() for i in told),
-            [float(point["lam"]) for point in members],
-            [float(point["error"]) for point in members],
+            [point.weights.lam for point in members],
+            [point.error for point in members],
             ("s1", "s2", "s3", "s4")[place],
             band=[_error_band(point) for point in members] if place == 0 else None,
         )
@@ -524,12 +517,12 @@ def _lambda_curves(points: Sequence[Mapping[str, Any]], plain: float, limit: int
     ]
 
 
-def _error_band(point: Mapping[str, Any]) -> tuple[float, float]:
-    reach = 1.96 * float(point.get("se") or 0.0)
-    return point["error"] - reach, point["error"] + reach
+def _error_band(point: Point) -> tuple[float, float]:
+    reach = 1.96 * (point.se or 0.0)
+    return point.error - reach, point.error + reach
 
 
-def _plain_number(value: Any) -> str:
+def _plain_number(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
 
 

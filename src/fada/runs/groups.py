@@ -8,17 +8,13 @@ from typing import Any
 
 from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS
-from fada.evaluation.scores import Evaluation
+from fada.evaluation.scores import Evaluation, Scoring
 from fada.runs.run import Run, Training
 
 
-def load_runs(folders: Iterable[str | os.PathLike[str]], **options: Any) -> list[Run]:
-    """Open several run folders; only ``predictions.parquet`` must be there.
-
-    Args:
-        options: how to compare texts: `average`, `units` and `normalization` of :func:`fada.evaluate`.
-    """
-    runs = [Run(Path(folder), options) for folder in folders]
+def load_runs(folders: Iterable[str | os.PathLike[str]], scoring: Scoring | None = None) -> list[Run]:
+    """Open several run folders, to be compared as `scoring` says; only ``predictions.parquet`` must be there."""
+    runs = [Run(Path(folder), scoring or Scoring()) for folder in folders]
     if not runs:
         raise FadaError("no run folder given, expected at least one.")
     for run in runs:

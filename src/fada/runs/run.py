@@ -18,7 +18,7 @@ from fada.decoding.search import BeamSearch, Search, Stored
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS, Predictions, Systems, is_plain_beam
-from fada.evaluation.scores import Evaluation, evaluate
+from fada.evaluation.scores import Evaluation, Scoring, evaluate
 from fada.evaluation.sources import read_systems
 from fada.targets.target_set import TargetSet
 from fada.tuning.decode import TUNED, predictions_of
@@ -43,12 +43,12 @@ class Run:
 
     Attributes:
         folder: as ``fada train`` wrote it.
-        options: how to compare texts: `average`, `units` and `normalization` of :func:`fada.evaluate`.
+        scoring: how to compare texts.
         data: where the lines are now, if they have moved.
     """
 
     folder: Path
-    options: Mapping[str, Any] = field(default_factory=dict)
+    scoring: Scoring = field(default_factory=Scoring)
     data: str | os.PathLike[str] | None = None
     _evaluations: dict[str, Evaluation] = field(default_factory=dict, repr=False, compare=False)
 
@@ -242,7 +242,7 @@ class Run:
         if system not in self._evaluations:
             lines: Predictions = self.predictions[system]
             self._evaluations[system] = evaluate(
-                lines.references, lines.hypotheses, lines.domains, bootstrap=0, **self.options
+                lines.references, lines.hypotheses, lines.domains, bootstrap=0, **self.scoring.rate_options
             )
         return self._evaluations[system]
 

@@ -250,7 +250,7 @@ def alphabet(model: str) -> Iterator[Answer]:
 
 
 def _alphabet(recognizer: Any) -> Answer:
-    if recognizer.kind == "ctc":
+    if recognizer.emits:
         return {"kind": "ctc", "symbols": list(recognizer.symbols), "blank": recognizer.blank}
     return {"kind": "tokens", "symbols": [], "blank": 0}
 
@@ -282,7 +282,7 @@ def read(model: str, lines: list[dict[str, Any]], out: str, beam: int) -> Iterat
                 line = Line(str(one["id"]), image=crop)
             if recognizer.modality != ("audio" if line.audio is not None else "image"):
                 raise FadaError(f"this model reads {recognizer.modality}. Choose another one for these files.")
-            if recognizer.kind == "ctc":
+            if recognizer.emits:
                 (scores,) = recognizer.emit([line], batch_size=1).log_probs
                 _save(Path(out) / f"{one['emission']}.npz", scores)
                 yield {"line": one["id"], "emission": one["emission"]}

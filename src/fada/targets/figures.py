@@ -18,6 +18,7 @@ import numpy as np
 
 from fada.common.files import replacing
 from fada.common.probability import normal_quantile
+from fada.common.tables import Cells
 from fada.errors import FadaError, missing_extra
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
@@ -86,7 +87,7 @@ def shifts(before: CharDistribution, after: CharDistribution, level: float = 0.9
     return sorted(found, key=lambda shift: (-abs(shift.change), shift.symbol))
 
 
-def shift_rows(targets: TargetSet, pair: tuple[str, str], level: float = 0.95) -> list[dict[str, Any]]:
+def shift_rows(targets: TargetSet, pair: tuple[str, str], level: float = 0.95) -> list[Cells]:
     """The shift between two domains as a table, the largest change first."""
     return [{**asdict(one), "change": one.change} for one in shifts(targets[pair[0]], targets[pair[1]], level)]
 

@@ -4,11 +4,11 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from fada import distances
+from fada.common.tables import Cells
 from fada.distances import DISTANCE
 from fada.errors import FadaError
 from fada.targets import file
@@ -150,7 +150,7 @@ class TargetSet(Mapping[str, CharDistribution]):
         """(domains, n) relative frequencies."""
         return np.stack([p.frequencies for p in self.values()])
 
-    def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
+    def rows(self, level: float = 0.95) -> list[Cells]:
         """One row per domain and character, for tables: count, frequency, its standard error and interval."""
         return [
             {

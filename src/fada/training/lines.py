@@ -172,6 +172,19 @@ class EncodedDataset(LineDataset):
         return super().inputs(arrays, labels) if self.states is None else self.recognizer.collate_states(arrays, labels)
 
 
+def prepared(
+    recognizer: Network,
+    lines: Sequence[Line],
+    domains: Sequence[str],
+    augment: Augment | None = None,
+    cache: Path | None = None,
+) -> LineDataset:
+    """Lines for a network; what a frozen encoder makes of lines that do not vary is computed once."""
+    if isinstance(recognizer, Seq2SeqRecognizer) and recognizer.encoder_is_frozen and augment is None:
+        return EncodedDataset(recognizer, lines, domains, cache)
+    return LineDataset(recognizer, lines, domains, augment)
+
+
 class _Prepared(Sequence[np.ndarray]):
     """The prepared lines of a data set, each when it is asked for."""
 

@@ -23,20 +23,17 @@ from fada.common.say import track
 from fada.common.workers import Processes, Workers
 from fada.data.augment import Augment
 from fada.data.splits import Splits
-from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
-from fada.evaluation.predictions import GREEDY_SETTINGS, PREDICTIONS, Systems, line_columns
+from fada.evaluation.predictions import PREDICTIONS, line_columns
 from fada.models import registry
-from fada.models.ctc import CTCRecognizer
 from fada.models.network import Network
-from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.runs.run import Run, load_run
 from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from fada.training.checkpoints import last_checkpoint
-from fada.training.lines import EncodedDataset, LineDataset, check_lines, tell_left_out, tell_pooled
-from fada.training.reading import distances_from_targets, read_texts, score_texts
+from fada.training.lines import LineDataset, check_lines, prepared, tell_left_out, tell_pooled
+from fada.training.reading import distances_from_targets, score_texts
 from fada.training.settings import TrainSettings, refuse_other_settings
 from fada.training.trainer import FadaTrainer
 from fada.tuning.decode import GREEDY, decode_systems
@@ -123,16 +120,12 @@ def _freeze(settings: TrainSettings, recognizer: Network) -> None:
 def _datasets(
     settings: TrainSettings, recognizer: Network, splits: Splits, domains: Sequence[str]
 ) -> dict[str, LineDataset]:
-    """The lines of each split, prepared; what a frozen encoder makes of unvaried lines is computed once."""
+    """The lines of each split, prepared; those to learn from with variations."""
     varied = (settings.augment > 0 or settings.hidden > 0) and recognizer.modality == "image"
     data: dict[str, LineDataset] = {}
     for split in ("train", "validation", "test"):
-        lines = getattr(splits, split)
-        augment = Augment(settings.augment, settings.seed, settings.hidden) if split == "train" else None
-        if isinstance(recognizer, Seq2SeqRecognizer) and recognizer.encoder_is_frozen and not (augment and varied):
-            data[split] = EncodedDataset(recognizer, lines, domains, settings.encoder_cache)
-        else:
-            data[split] = LineDataset(recognizer, lines, domains, augment)
+        augment = Augment(settings.augment, settings.seed, settings.hidden) if split == "train" and varied else None
+        data[split] = prepared(recognizer, getattr(splits, split), domains, augment, settings.encoder_cache)
         tell_left_out(data[split], split)
     return data
 
@@ -157,16 +150,17 @@ def _report(
     reported = "test" if data["test"].lines else "validation"
     lines = data[reported].lines
     beam, weights, columns = f"beam{settings.beam_size}", Weights(beam=settings.beam_size), line_columns(lines)
-    if isinstance(recognizer, CTCRecognizer):
-        emitted = {split: recognizer.emit(data[split].lines) for split in ("validation", "test") if data[split].lines}
-        for split, emissions in emitted.items():
-            emissions.save(out / "emissions" / f"{split}.npz")
-        systems = decode_systems(BeamSearch(emitted[reported]), {GREEDY: None, beam: weights}, lines=columns)
-    else:
-        texts = {GREEDY: read_texts(recognizer, data[reported])}
-        if settings.beam_size > 1:
-            texts[beam] = read_texts(recognizer, data[reported], num_beams=settings.beam_size)
-        systems = Systems(columns, texts, {GREEDY: GREEDY_SETTINGS, beam: weights.model_dump()})
+    searches = {
+        split: recognizer.search(data[split].lines, cache=settings.encoder_cache)
+        for split in ("validation", "test")
+        if data[split].lines
+    }
+    for split, search in searches.items():
+        search.keep(out / "emissions" / split)
+    named = {GREEDY: None, beam: weights}
+    if settings.beam_size == 1 and not searches[reported].cheap:  # the same search again
+        del named[beam]
+    systems = decode_systems(searches[reported], named, lines=columns)
     scores = {
         name: {**read.scores, "distance": distances_from_targets(lines, read.hypotheses, targets, settings.distance)}
         for name, read in systems.items()
@@ -210,16 +204,15 @@ def _config(
     }
 
 
-def train_all(settings: Mapping[str, Mapping[str, Any]], workers: Workers | int) -> dict[str, Run]:
+def train_all(settings: Mapping[str, TrainSettings], workers: Workers | int) -> dict[str, Run]:
     """Run the trainings that are not finished, several at a time; each keeps to its own seed and folder.
 
     Args:
-        settings: of each training by name, as :meth:`TrainSettings.of` takes them.
+        settings: of each training by name.
         workers: who trains, and has the same disk; a number is one of processes here.
     """
     todo = {}
-    for name, values in settings.items():
-        chosen = TrainSettings.of(values, name)
+    for name, chosen in settings.items():
         run = Run(chosen.out)
         if run.finished:
             refuse_other_settings(chosen, run)
@@ -233,7 +226,7 @@ def train_all(settings: Mapping[str, Mapping[str, Any]], workers: Workers | int)
     done = several.each(_train_apart, list(todo.values()))
     for _ in done if isinstance(workers, int) else track(done, "training", total=len(todo)):  # bars of their own here
         pass
-    return {name: load_run(values["out"]) for name, values in settings.items()}
+    return {name: load_run(chosen.out) for name, chosen in settings.items()}
 
 
 def _train_apart(settings: TrainSettings) -> None:

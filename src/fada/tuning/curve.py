@@ -1,11 +1,11 @@
 """The settings that a tuning tried: as rows of a table, and drawn over λ."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fada.common.files import replacing
+from fada.common.tables import Cells
 from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.errors import FadaError, missing_extra
 from fada.tuning.tuned import METRICS, PathLike, Point, Tuned
@@ -13,7 +13,7 @@ from fada.tuning.tuned import METRICS, PathLike, Point, Tuned
 _SHOWN = 15
 
 
-def tuning_rows(tuned: Tuned) -> list[dict[str, Any]]:
+def tuning_rows(tuned: Tuned) -> list[Cells]:
     """The best of the settings tried, with plain beam search always among them."""
     if tuned.evidence is None:
         return []

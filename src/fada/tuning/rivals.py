@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fada.common.tables import Cells
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.evaluation.predictions import Systems
@@ -46,7 +47,7 @@ class RivalsTable:
     result: SystemsEvaluation
     seconds: float
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Cells]:
         """One row per rival: its setting, its validation CER, then test error rates and tests."""
         rows = []
         for row in self.result.rows():

@@ -207,11 +207,11 @@ def test_improbable_tokens_are_left_out() -> None:
 def test_the_expected_effect_grows_with_the_scale_and_is_nothing_without(loaded: tuple[Any, Any]) -> None:
     w = writer(loaded, sample=True, max_new_tokens=30)
     stories, _ = w.write(list(DEVELOPMENT_TOPICS[:5]), {"e"}, "plain", seed=2)
-    nothing, weak, strong = expected_effects(w, stories, {"e"}, [0.0, 5_000.0, 50_000.0])
-    assert nothing["tokens"] == pytest.approx(0, abs=1e-5)
-    assert nothing["perplexity"] == pytest.approx(1)
-    assert strong["tokens"] < weak["tokens"] < -5
-    assert strong["perplexity"] > 1
+    nothing, weak, strong = expected_effects(w, stories, "e", [0.0, 5_000.0, 50_000.0])
+    assert nothing.tokens == pytest.approx(0, abs=1e-5)
+    assert nothing.perplexity == pytest.approx(1)
+    assert strong.tokens < weak.tokens < -5
+    assert strong.perplexity > 1
 
 
 def test_cells_are_compared_topic_by_topic() -> None:
@@ -426,7 +426,7 @@ def test_the_experiment_resumes_and_sums_up(model_folder: Path, tmp_path: Path) 
     after = {file.name: file.stat().st_mtime_ns for file in files}
     assert {name for name in before if before[name] != after[name]} == {gone.name}
     assert (summary.done, summary.planned) == (21, 21)
-    assert some(summary.tuning)["chosen"]["e"] in (5000, 10000)
+    assert some(summary.tuning).chosen["e"] in (5000, 10000)
     assert [row.factor for row in summary.rates] == [None, 0.5]
     assert some(summary.rates[1].requested) > 0
     assert [row.mode for row in summary.author] == ["plain", "soft"]

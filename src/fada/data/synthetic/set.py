@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
 
 from fada._version import __version__
 from fada.common.files import write_json
@@ -40,6 +42,22 @@ _KEPT = 50_000  # lines whose images are kept in memory after the first pass; la
 _CHUNK = 32
 
 
+class SyntheticSettings(TypedDict, total=False):
+    """What decides a set: the arguments of :func:`make_synthetic`, as a recipe and the metadata hold them."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    lines: int
+    domains: int
+    language: str
+    pearson: float | Sequence[float] | None
+    noise: float
+    height: int
+    seed: int
+    writers: int
+    fonts: str | None
+
+
 class SyntheticSet:
     """What :func:`make_synthetic` makes: lines in three splits, and how their domains correlate.
 
@@ -53,7 +71,7 @@ class SyntheticSet:
         placed: Sequence[PlacedLine],
         domains: tuple[str, ...],
         scriptorium: Scriptorium,
-        settings: dict[str, Any],
+        settings: SyntheticSettings,
         processes: int,
     ) -> None:
         self.domains = domains
@@ -157,7 +175,7 @@ def make_synthetic(
     lines: int = 1690,
     domains: int = 4,
     language: str = "el",
-    pearson: float | tuple[float, float] | None = None,
+    pearson: float | Sequence[float] | None = None,
     noise: float = 1.0,
     height: int = 64,
     seed: int = 0,
@@ -203,7 +221,7 @@ def make_synthetic(
     rendering.check_shaping(alphabet)
     found = rendering.find_fonts(None if fonts is None else Path(fonts), alphabet)
     names = tuple(string.ascii_uppercase[:domains])
-    settings = {
+    settings: SyntheticSettings = {
         "lines": lines,
         "domains": domains,
         "language": language,
@@ -234,14 +252,14 @@ def parse_pearson(text: str) -> float | tuple[float, float]:
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
-def _asked_range(pearson: float | tuple[float, float] | None, domains: int) -> tuple[float, float] | None:
+def _asked_range(pearson: float | Sequence[float] | None, domains: int) -> tuple[float, float] | None:
     if domains == 1:
         if pearson is not None:
             raise FadaError("synthetic set: one domain has nothing to correlate with; leave the correlations out.")
         return None
     if pearson is None:
         pearson = DEFAULT_PEARSON if domains > 2 else DEFAULT_PEARSON[0]
-    lowest, highest = pearson if isinstance(pearson, tuple | list) else (pearson, pearson)
+    lowest, highest = pearson if isinstance(pearson, Sequence) else (pearson, pearson)
     if not 0 <= lowest <= highest <= 1:
         raise FadaError(f"correlations from {lowest:g} to {highest:g}, expected 0 <= lowest <= highest <= 1.")
     if domains == 2 and lowest != highest:

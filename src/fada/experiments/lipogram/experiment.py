@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,12 +17,13 @@ from fada.common.say import track
 from fada.common.settings import read_recipe, validated
 from fada.decoding.guidance import Guidance
 from fada.errors import FadaError
-from fada.experiments.lipogram.effects import expected_effects
+from fada.experiments.lipogram.effects import Tuning, expected_effects
 from fada.experiments.lipogram.story import DEVELOPMENT_TOPICS, TOPICS, Story, forbidden_characters, measure
 from fada.experiments.lipogram.summary import Change, Rate, Row, Summary, Written, author_rows, compared
 from fada.experiments.lipogram.writer import (
     WARMUP,
     LipogramWriter,
+    Manner,
     Mode,
     Style,
     Timing,
@@ -175,15 +176,17 @@ class Experiment:
             if self.recipe.author:
                 yield Cell(f"stories/author-{seed}.json", first, seed, UNUSUAL, "soft", "author")
 
-    def writer(self, search: Search, **changes: Any) -> LipogramWriter:
+    def manner(self, search: Search) -> Manner:
+        """How a search of the recipe writes."""
+        shared = {"lam", "scale", "warmup", "max_new_tokens", "min_new_tokens", "style"}
+        return Manner(**self.recipe.model_dump(include=shared), **search.model_dump(exclude={"seeds"}))
+
+    def writer(self, search: Search, manner: Manner | None = None) -> LipogramWriter:
         """A writer with the recipe's settings; the model is loaded once."""
-        r = self.recipe
         if self._loaded is None:
-            log.info("loading %s", r.model)
+            log.info("loading %s", self.recipe.model)
             self._loaded = load_language_model(self.model)
-        shared = ("lam", "scale", "warmup", "max_new_tokens", "min_new_tokens", "style")
-        settings = {name: getattr(r, name) for name in shared} | search.model_dump(exclude={"seeds"})
-        return LipogramWriter(*self._loaded, **(settings | changes))
+        return LipogramWriter(*self._loaded, **vars(manner or self.manner(search)))
 
     def own(self) -> CharDistribution:
         """The model's own distribution, from plain stories about the development topics."""
@@ -204,27 +207,29 @@ class Experiment:
 
     def scale(self, letter: str) -> float:
         """The scale of soft guidance: given, or the largest whose cost on the development topics stays in bounds."""
-        return float(self.tune()["chosen"][letter]) if self.recipe.tuned_scales else self.recipe.scale
+        return self.tune().chosen[letter] if self.recipe.tuned_scales else self.recipe.scale
 
-    def tune(self) -> dict[str, Any]:
+    def tune(self) -> Tuning:
         """The expected effect of each scale along plain stories about the development topics, and the choice."""
-        stored = self._read("tuning.json")
-        if stored is not None:
+        if (stored := self._tuning()) is not None:
             return stored
         writer = self.writer(self.recipe.searches[0])
-        tuning: dict[str, Any] = {"chosen": {}, "rows": []}
+        tuning = Tuning()
         for letter in self.recipe.letters:
-            forbidden = forbidden_characters(letter)
             stories, _ = self._write(writer, DEVELOPMENT_TOPICS, letter, "plain")
-            rows = expected_effects(writer, stories, forbidden, sorted(self.recipe.tuned_scales))
-            fitting = [row for row in rows if row["perplexity"] <= self.recipe.tuned_perplexity]
+            rows = expected_effects(writer, stories, letter, sorted(self.recipe.tuned_scales))
+            fitting = [row for row in rows if row.perplexity <= self.recipe.tuned_perplexity]
             chosen = (fitting or rows)[-1 if fitting else 0]
-            tuning["chosen"][letter] = chosen["scale"]
-            tuning["rows"] += [{"letter": letter, **row} for row in rows]
-            told = (letter, chosen["scale"], chosen["tokens"], chosen["perplexity"])
+            tuning.chosen[letter] = chosen.scale
+            tuning.rows.extend(rows)
+            told = (letter, chosen.scale, chosen.tokens, chosen.perplexity)
             log.info("tuning: %s, scale %g: tokens with it %+.0f %%, perplexity x %.3f", *told)
-        write_json(self.folder / "tuning.json", tuning)
+        write_json(self.folder / "tuning.json", tuning.model_dump())
         return tuning
+
+    def _tuning(self) -> Tuning | None:
+        stored = self._read("tuning.json")
+        return None if stored is None else validated(Tuning, stored, self.folder / "tuning.json")
 
     def _write(
         self,
@@ -247,29 +252,30 @@ class Experiment:
             guidance += timing.guidance_seconds
         return stories, Timing(seconds, guidance)
 
-    def _guidance(self, cell: Cell) -> tuple[CharDistribution | None, dict[str, Any]]:
-        """Target and weights of a cell; without target, the writer takes the one of its mode."""
+    def _guidance(self, cell: Cell) -> tuple[CharDistribution | None, Manner]:
+        """Target and manner of a cell; without target, the writer takes the one of its mode."""
+        manner = self.manner(cell.search)
         if cell.kind == "rate":
-            return focused_target({cell.rated: self._requested(cell)}), {"scale": self.recipe.rate_scale}
+            return focused_target({cell.rated: self._requested(cell)}), replace(manner, scale=self.recipe.rate_scale)
         if cell.kind == "author":
-            return self.author(), {"scale": self.recipe.author_scale}
+            return self.author(), replace(manner, scale=self.recipe.author_scale)
         if cell.variant in ("paper", "eq2"):
             distance = "sorted_w2" if cell.variant == "eq2" else "aligned_w2"
-            return lipogram_target(self.own(), cell.letter), {"scale": 1.0, "warmup": 0.0, "distance": distance}
+            return lipogram_target(self.own(), cell.letter), replace(manner, scale=1.0, warmup=0.0, distance=distance)
         if cell.variant == "soft":
-            return None, {"scale": self.scale(cell.letter)}
+            return None, replace(manner, scale=self.scale(cell.letter))
         if cell.variant == "soft+hard":
             # The mask keeps the forbidden letters at zero; what is left to guide is the usual use of the others.
-            return lipogram_target(self.own(), cell.letter), {"scale": self.recipe.both_scale}
-        return None, {}
+            return lipogram_target(self.own(), cell.letter), replace(manner, scale=self.recipe.both_scale)
+        return None, manner
 
     def _requested(self, cell: Cell) -> float:
         return float(cell.factor * self.own().frequency(cell.rated))
 
     def _run_cell(self, cell: Cell) -> None:
-        target, changes = self._guidance(cell)
+        target, manner = self._guidance(cell)
         mode: Mode = "soft" if cell.variant in ("paper", "eq2") else cell.variant  # type: ignore[assignment]
-        writer = self.writer(cell.search, **changes)
+        writer = self.writer(cell.search, manner)
         begun = time.strftime("%Y-%m-%dT%H:%M:%S")
         stories, timing = self._write(writer, self.recipe.topics, cell.letter, mode, target, cell.seed, cell.letter)
         record = Written(
@@ -347,7 +353,7 @@ class Experiment:
         done = [(cell, Written.load(path)) for cell in self._cells() if (path := self.folder / cell.file).is_file()]
         return Summary(
             recipe=self.recipe.model_dump(mode="json"),
-            tuning=self._read("tuning.json"),
+            tuning=self._tuning(),
             done=len(done),
             planned=len(list(self._cells())),
             rows=list(self._rows(done)),

@@ -5,15 +5,15 @@ import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from fada._version import __version__
 from fada.common.settings import read_json, validated
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import markdown_table
+from fada.experiments.lipogram.effects import Tuning
 from fada.experiments.lipogram.readability import words_of
 from fada.experiments.lipogram.story import Story, forbidden_characters, violating_words
 
@@ -166,8 +166,8 @@ class Summary(BaseModel):
             "python": platform.python_version(),
         }
     )
-    recipe: dict[str, Any]
-    tuning: dict[str, Any] | None
+    recipe: dict[str, JsonValue]
+    tuning: Tuning | None
     done: int
     planned: int
     rows: list[Row]
