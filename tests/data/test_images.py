@@ -153,7 +153,6 @@ def test_the_pixel_limit_can_be_set() -> None:
         load_line_image(Image.new("L", (30, 20)), max_pixels=500)
 
 
-@pytest.mark.filterwarnings("ignore")
 @given(st.binary(max_size=300))
 @settings(max_examples=60, deadline=None)
 def test_random_bytes_give_an_image_or_our_error(data: bytes) -> None:

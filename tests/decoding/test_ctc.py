@@ -428,7 +428,6 @@ def test_single_calls_find_what_a_batch_finds(lam: float, alignment: bool) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-@pytest.mark.filterwarnings("ignore:This process")
 def test_a_forked_process_has_helpers_of_its_own() -> None:
     rng = np.random.default_rng(62)
     lines = [random_log_probs(rng, 30, 5) for _ in range(100)]

@@ -219,7 +219,7 @@ def test_texts_and_pairs_give_the_same_targets_in_natural_order() -> None:
 
 
 def test_rows_are_ready_for_a_table() -> None:
-    row = TargetSet.from_texts({"x": ["aab"]}).rows()[0]
+    row: dict[str, Any] = TargetSet.from_texts({"x": ["aab"]}).rows()[0]
     assert (row["domain"], row["character"], row["count"]) == ("x", "a", 2)
     assert row["low"] < row["frequency"] < row["high"]
 

@@ -64,7 +64,7 @@ def test_every_rival_is_in_the_one_table(table: RivalsTable) -> None:
         "4-gram per domain + FADA aligned",
         "4-gram per domain + prior + FADA aligned",
     ]
-    rows = {row["system"]: row for row in table.rows()}
+    rows: dict[Any, dict[str, Any]] = {row["system"]: row for row in table.rows()}
     assert rows["beam"]["p"] is None
     assert rows["prior correction"]["cer"] < rows["beam"]["cer"]
     assert rows["prior correction"]["p (Holm)"] >= rows["prior correction"]["p"]

@@ -77,6 +77,7 @@ class Search(Protocol):
 
     def keep(self, path: Path) -> None:
         """Write what the recogniser says of the lines, where that can be searched again: emissions, as ``.npz``."""
+        return
 
     def take(self, rows: Sequence[int]) -> "Search | None":
         """A search over these lines only, which finds the same in them; None where that would save nothing."""

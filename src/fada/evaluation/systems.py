@@ -62,7 +62,7 @@ class SystemsEvaluation:
         rows = []
         for name, evaluation in self.evaluations.items():
             low, high = evaluation.intervals.get("cer", (None, None))
-            row = {"system": name, "cer": evaluation.cer, "low": low, "high": high}
+            row: Cells = {"system": name, "cer": evaluation.cer, "low": low, "high": high}
             row |= {"wer": evaluation.wer, "ned": evaluation.ned}
             change = self.comparisons[name].overall["cer"] if name in self.comparisons else None
             ends = change.interval if change and change.interval else (None, None)
@@ -101,10 +101,16 @@ def evaluate_systems(
     if clusters is not None:  # a line without a label shares nothing with others
         found = systems.column(clusters)
         labels = [(i,) if label is None else label for i, label in enumerate(found)]
-    how = scoring.text_options | {"average": scoring.average, "seed": scoring.seed, "clusters": labels}
     evaluations = {
         name: evaluate(
-            systems.references, texts, systems.domains, groups=group_columns, bootstrap=scoring.bootstrap, **how
+            systems.references,
+            texts,
+            systems.domains,
+            groups=group_columns,
+            bootstrap=scoring.bootstrap,
+            clusters=labels,
+            seed=scoring.seed,
+            **scoring.rate_options,
         )
         for name, texts in systems.systems.items()
     }
@@ -117,7 +123,9 @@ def evaluate_systems(
             systems.domains,
             names=(baseline, name),
             resamples=scoring.resamples,
-            **how,
+            clusters=labels,
+            seed=scoring.seed,
+            **scoring.rate_options,
         )
         for name, texts in systems.systems.items()
         if name != baseline

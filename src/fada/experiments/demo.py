@@ -57,7 +57,7 @@ class Demo:
 
     def rows(self) -> list[Cells]:
         """One row for each rung: CER in percent with its 95 % interval, and the change against plain reading."""
-        rows = []
+        rows: list[Cells] = []
         for rung, result in zip(RUNGS, self.view.results, strict=True):
             low, high = result.evaluation.intervals["cer"]
             change = result.difference

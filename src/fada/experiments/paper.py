@@ -62,12 +62,15 @@ def lines_of(recipe_file: str | os.PathLike[str], data: str | os.PathLike[str] |
         made = scope.runs / scope.named(source.folder)
         if not (made / "test.parquet").exists():
             log.info("making the lines of %s", recipe.title)
-            fewer = {"lines": min(FEW, source.synthetic.get("lines", FEW))} if scope.size == "quick" else {}
-            make_synthetic(**{**source.synthetic, **fewer}, processes=None).save(made)
+            asked = source.synthetic.copy()
+            if scope.size == "quick":
+                asked["lines"] = min(FEW, asked.get("lines", FEW))
+            make_synthetic(**asked, processes=None).save(made)
         return str(made)
     if data is not None and not _holds_sets(Path(data)):
         return str(data)
-    if data is None and all(Path(part).exists() for part in recipe.train.get("data", [])):
+    named = recipe.train.get("data", [])
+    if data is None and isinstance(named, list) and all(Path(str(part)).exists() for part in named):
         return None
     where = Path(data or "FOLDER") / source.folder
     raise FadaError(f"{recipe.title}: its lines are missing, expected in {where} (--data FOLDER). {source.how}".strip())

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from fada.common.settings import read_recipe, validated
 from fada.data.synthetic.set import SyntheticSettings
+from fada.decoding.weights import BEAM
 from fada.errors import FadaError
 from fada.tuning.grid import LAMBDAS
 
@@ -99,7 +100,8 @@ class Recipe(BaseModel):
     def smaller(self) -> "Recipe":
         """With fewer values of what is tried: the path of --quick."""
         train = {**self.train, **self.quick}
-        few = {"train": train, "guided_lams": self.guided_lams[:2], "beams": sorted({1, train.get("beam_size", 5)})}
+        beam = train.get("beam_size", BEAM)
+        few = {"train": train, "guided_lams": self.guided_lams[:2], "beams": [1] if beam == 1 else [1, beam]}
         adapt = self.ours and self.ours.adapt and {**self.ours.adapt, "epochs": 1}
         ours = self.ours and self.ours.model_copy(update={"adapt": adapt})
         less = {"guided_scales": self.guided_scales[:1], "overhead_rounds": 3, "diagnosed_lines": 8}

@@ -442,8 +442,8 @@ class SeedEvaluation:
             splits = standard.splits
             lines = {"train": splits.train, "validation": splits.validation, "test": splits.test}
             given = standard.settings.model_dump(exclude_unset=True)
-            kept = {name: given[name] for name in ("seed", "threads") if name in given}
-            further = {**ours.adapt, **kept, "model": str(standard.run.folder), "lam": 1.0}
+            kept: dict[str, object] = {name: given[name] for name in ("seed", "threads") if name in given}
+            further: dict[str, object] = {**ours.adapt, **kept, "model": str(standard.run.folder), "lam": 1.0}
             folder = standard.run.folder.parent
             arms["continued"] = continued(TrainSettings.of({**given, **further, "out": folder / "continued"}))
             arms["adapted"] = adapted(lines, {**further, "domain_column": "domain"}, folder / "adapted")
@@ -458,8 +458,8 @@ class SeedEvaluation:
         for name, row in rows.items():
             control = name.replace("adapted", "continued", 1)
             if name.startswith("adapted") and control in rows:
-                test = scored(systems.only([control, name]), control, DRAWS["ours"])[name]
-                row.against_continued = Test(relative=test.relative, p=test.p or 0.0, p_clusters=test.p_clusters)
+                beside = scored(systems.only([control, name]), control, DRAWS["ours"])[name]
+                row.against_continued = Test(relative=beside.relative, p=beside.p or 0.0, p_clusters=beside.p_clusters)
         return OurSystems(settings=ours, rows=rows)
 
     def _clusters(self, ids: Sequence[str]) -> dict[str, list[str | None]]:

@@ -8,10 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from importlib.abc import Loader
 
 _HOME = "transformers.models.auto.modeling_auto"
 
@@ -30,7 +26,7 @@ def _register() -> None:
 
 
 class _Finder:
-    """Finds nothing itself; the module that it waits for gets a loader that registers when it has been run."""
+    """Finds nothing itself; the loader of the module that it waits for registers when it has run it."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -41,24 +37,11 @@ class _Finder:
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+            run = spec.loader.exec_module
+
+            def run_and_register(module: ModuleType) -> None:
+                run(module)
+                _register()
+
+            spec.loader.exec_module = run_and_register  # type: ignore[method-assign]
         return spec
-
-
-class _Loader:
-    """Runs a module as its own loader does, then registers."""
-
-    def __init__(self, loader: "Loader") -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the module's own loader makes it."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run it, and register."""
-        self._loader.exec_module(module)
-        _register()

@@ -76,16 +76,13 @@ def create_app(desk: Desk, *, token: str | None = None, hosts: frozenset[str] = 
 
 
 def guarded(app: FastAPI, desk: Desk, token: str | None, hosts: frozenset[str]) -> None:
-    """Put the guard around an application."""
-    app.add_middleware(_Held, app=app, desk=desk, token=token, hosts=hosts)
+    """Put the guard around an application, which knows it for its metrics."""
 
-
-class _Held:
-    """The guard as a middleware, known to the application for its metrics."""
-
-    def __new__(cls, inner: Any, *, app: FastAPI, desk: Desk, token: str | None, hosts: frozenset[str]) -> Any:
+    def held(inner: Any) -> Guard:
         app.state.guard = Guard(inner, desk.limits, token, hosts)
         return app.state.guard
+
+    app.add_middleware(held)
 
 
 def _add_handlers(app: FastAPI, desk: Desk) -> None:

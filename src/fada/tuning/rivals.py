@@ -49,9 +49,9 @@ class RivalsTable:
 
     def rows(self) -> list[Cells]:
         """One row per rival: its setting, its validation CER, then test error rates and tests."""
-        rows = []
+        rows: list[Cells] = []
         for row in self.result.rows():
-            rival = self.rivals[row["system"]]
+            rival = self.rivals[str(row["system"])]
             rest = {name: value for name, value in row.items() if name != "system"}
             rows.append({"system": rival.name, "setting": rival.setting, "validation": rival.validation, **rest})
         return rows

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict
+from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from fada._version import __version__
@@ -42,10 +42,9 @@ _KEPT = 50_000  # lines whose images are kept in memory after the first pass; la
 _CHUNK = 32
 
 
+@with_config(ConfigDict(extra="forbid"))
 class SyntheticSettings(TypedDict, total=False):
     """What decides a set: the arguments of :func:`make_synthetic`, as a recipe and the metadata hold them."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 
     lines: int
     domains: int
