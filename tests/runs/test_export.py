@@ -66,7 +66,7 @@ def test_half_precision_changes_the_emissions_little(exported: Path) -> None:
     before = cast(CTCRecognizer, load_run(exported / "run").recognizer).emit(lines)
     after = cast(CTCRecognizer, load_recognizer(exported / "model")).emit(lines)
     for a, b in zip(before.log_probs, after.log_probs, strict=True):
-        np.testing.assert_allclose(np.exp(a), np.exp(b), atol=0.02)
+        np.testing.assert_allclose(np.exp(a), np.exp(b), atol=0.05)
 
 
 def test_the_card_has_error_rates_settings_licence_and_credits(exported: Path) -> None:

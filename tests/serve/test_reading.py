@@ -22,8 +22,8 @@ from fada.models.crnn import CRNNRecognizer
 from fada.serve.jobs import Cancelled, Worker, WorkerLostError
 from fada.serve.reading import Reader, completed_draft, corrected_doubt, expected_word_error, word_doubt
 from fada.serve.worker import segment
-from tests.data.segment.test_page import drawn_lines
 from tests.support.desks import SYMBOLS, finished, line_picture, opened, put_document, spelt
+from tests.support.drawn import drawn_lines
 
 ALTO = """<?xml version="1.0" encoding="UTF-8"?>
 <alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>
