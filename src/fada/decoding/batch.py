@@ -21,7 +21,7 @@ from fada.decoding.kernels.align import align_labels, forward_of
 from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.kernels.ctc import search_lines
 from fada.decoding.kernels.distance import ALIGNED_W2
-from fada.decoding.kernels.memory import Sizes, WorkSpace, address_of
+from fada.decoding.kernels.memory import UNFIT, Sizes, WorkSpace, address_of
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -237,7 +237,7 @@ class Batch:
         try:
             address = list(map(address_of, self.lines))
             readable = not classes.twins and all(line.shape[1] == V for line in self.lines)
-        except TypeError:
+        except UNFIT:
             readable = False
         if not readable:
             for i, line in enumerate(lines):

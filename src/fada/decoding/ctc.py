@@ -33,7 +33,7 @@ from fada.decoding.batch import (
 from fada.decoding.guidance import Constraint, Guidance, check_weight
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.automaton import Automaton
-from fada.decoding.kernels.memory import address_of
+from fada.decoding.kernels.memory import UNFIT, address_of
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
 from fada.decoding.weights import BEAM
@@ -188,7 +188,7 @@ class CTCBeamDecoder:
         compile_once()
         try:
             address, (frames, V) = address_of(log_probs), log_probs.shape
-        except TypeError:
+        except UNFIT:
             return []
         if len(self.symbols) != V or frames == 0:
             return []

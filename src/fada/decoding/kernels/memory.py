@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from fada.decoding.kernels.parts import PartCompiler
@@ -198,6 +199,10 @@ _address: Any = intrinsic(_array_address)
 def address_of(rows: np.ndarray) -> int:
     """Where the data of an array lie; in Python this would take several times as long."""
     return _address(rows)
+
+
+UNFIT = (TypeError, NumbaError)
+"""What it raises for an array that it cannot read as it is: numba 0.61 has errors of its own for some of them."""
 
 
 class Sizes(NamedTuple):
