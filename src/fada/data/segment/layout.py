@@ -23,6 +23,8 @@ _IN_GUTTER = 0.6
 """How far beyond a gutter a row that was joined across it may be taken apart, in distances of rows."""
 _MARK = 1.8
 """A piece that begins so far to the left of its column, in distances of rows, is a mark in the margin, no initial."""
+_BESIDE = 0.6
+"""As is one that begins so far to the left and above or below its row."""
 _INSIDE = 0.3
 """What reaches no further into its column than this, in distances of rows, stands beside it."""
 _NEAR = 7
@@ -228,16 +230,33 @@ def _without_marks(block: Block, distance: float) -> tuple[Block, list[Block]]:
         if row.right <= left + _INSIDE * distance or row.left >= right - _INSIDE * distance:
             marks.append(row)
             continue
-        before = (
-            [j for j in row.joints if abs(j[1] - left) < 1.2 * distance] if row.left < left - _MARK * distance else []
-        )
-        if before:
-            mark, row = row.parted(before[-1:])
+        joint = _behind_mark(row, left, distance)
+        if joint is not None:
+            mark, row = row.parted([joint])
             marks.append(mark)
         rows.append(row)
     if len(rows) < len(marks):
         return block, []
     return Block(tuple(rows)), _notes(marks, distance)
+
+
+def _behind_mark(row: Row, left: float, distance: float) -> tuple[int, int] | None:
+    """Where a mark in the margin ends and the row behind it begins; None: there is none. `left`: of the column.
+
+    A mark begins far before the column, or near it and not at the height of the row; an initial does neither.
+    """
+    far = row.left < left - _MARK * distance
+    joints = [joint for joint in row.joints if abs(joint[1] - left) < 1.2 * distance]
+    if joints:
+        end, begin = min(joints, key=lambda joint: abs(joint[1] - left))
+        mark, text = row.centres[: end - row.left], row.centres[begin - row.left :][: int(4 * row.core)]
+        off = row.left < left - _BESIDE * distance and abs(np.median(mark) - np.median(text)) > 0.5 * row.core
+        return (end, begin) if far or off else None
+    if not far:
+        return None
+    first = int(left - 0.8 * distance)
+    lowest = first + int(np.argmin(row.heights[first - row.left :][: int(distance)]))
+    return lowest, lowest
 
 
 def _edges(block: Block) -> list[tuple[float, float]]:
@@ -246,7 +265,8 @@ def _edges(block: Block) -> list[tuple[float, float]]:
     found = []
     for row in block.rows:
         near = sorted(wide, key=lambda other: abs(other.middle - row.middle))[:_NEAR]
-        found.append((float(np.median([o.left for o in near])), float(max(o.right for o in near))))
+        left = sorted(other.left for other in near)[len(near) // 3]  # some are indented, some have an initial
+        found.append((float(left), float(max(other.right for other in near))))
     return found
 
 
