@@ -8,10 +8,9 @@ import itertools
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from math import ceil
@@ -26,6 +25,7 @@ from transformers.utils.logging import disable_progress_bar
 from fada.common.files import replacing, write_json
 from fada.common.say import progress_bar
 from fada.common.threads import SMALL, cores, threads_for
+from fada.common.workers import process_pool
 from fada.data.augment import Augment
 from fada.data.line import Line
 from fada.errors import FadaError
@@ -173,7 +173,7 @@ def _side_by_side(folds: Sequence[Fold], count: int, show: Callable[[int], None]
     """Train in processes of their own; they end when this one is interrupted or killed."""
     spawn = multiprocessing.get_context("spawn")
     steps, stop = spawn.Value("l", 0), spawn.Event()
-    with ProcessPoolExecutor(count, mp_context=spawn, initializer=_begin, initargs=(steps, stop)) as pool:
+    with process_pool(count, _begin, (steps, stop)) as pool:
         waiting = {pool.submit(_train, fold) for fold in folds}
         try:
             while waiting:
@@ -194,15 +194,9 @@ _shared: dict[str, Any] = {}
 
 
 def _begin(steps: Any, stop: Any) -> None:
-    """In a new process: an interruption reaches it through the one that asked, and it ends with that one."""
+    """In a new process: an interruption reaches it through the one that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _shared.update(steps=steps, stop=stop)
-    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
-
-
-def _end_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)  # nothing is half written: weights appear under their name when they are whole
 
 
 def _train(fold: Fold) -> None:

@@ -4,12 +4,10 @@ The text comes from :mod:`fada.data.synthetic.text`, the images from :mod:`fada.
 random numbers of its own, so the same seed gives the same bytes whatever the number of processes.
 """
 
-import multiprocessing
 import os
 import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing_extensions import TypedDict
 
 from fada._version import __version__
 from fada.common.files import write_json
+from fada.common.workers import process_pool
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line, LineSet, Log
 from fada.data.splits import assign_splits
@@ -144,10 +143,7 @@ class SyntheticSet:
         if processes <= 1:
             yield from map(self._scriptorium.draw, rest)
             return
-        # Started afresh: forking a process that has threads (of a trainer, of BLAS) can hang.
-        with ProcessPoolExecutor(
-            processes, multiprocessing.get_context("spawn"), rendering.open_scriptorium, (self._scriptorium,)
-        ) as pool:
+        with process_pool(processes, rendering.open_scriptorium, (self._scriptorium,)) as pool:
             chunks = [rest[start : start + _CHUNK] for start in range(0, len(rest), _CHUNK)]
             try:
                 yield from chain.from_iterable(pool.map(rendering.draw_chunk, chunks))
