@@ -22,7 +22,7 @@ def fada(*arguments: object) -> str:
     if isinstance(result.exception, FadaError):
         raise result.exception
     assert result.exit_code == 0, result.output
-    return str(result.output)
+    return str(result.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ class OurSystem(System):
     `against_continued` tests a model adapted to each domain against the one trained as long on all of them.
     """
 
-    weights: dict[str, float | str] | None = None
+    weights: dict[str, int | float | str] | None = None
     validation_cer: float | None = None
     against_continued: Test | None = None
 

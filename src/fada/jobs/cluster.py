@@ -129,7 +129,6 @@ def _caught() -> Iterator[Callable[[], bytes]]:
     Gives what tells it so far.
     """
     with tempfile.TemporaryFile() as stream:
-        sys.stderr.flush()
         before = os.dup(2)
         os.dup2(stream.fileno(), 2)
         try:
