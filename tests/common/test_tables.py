@@ -214,3 +214,38 @@ def test_sound_parquet_files_of_every_kind_are_read(tmp_path: Path, version: str
     options = {"version": version, "data_page_version": page, "compression": compression, "data_page_size": 512}
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet", row_group_size=300, **options)
     assert [row for _, row in read_rows(tmp_path / "t.parquet")] == rows
+
+
+def arrow_bomb(path: Path, codec: str, column: Any, *, as_file: bool = False, batches: int = 1) -> Path:
+    batch = pa.record_batch({"text": column})
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    new = pa.ipc.new_file if as_file else pa.ipc.new_stream
+    with new(str(path), batch.schema, options=options) as writer:
+        for _ in range(batches):
+            writer.write_batch(batch)
+    return path
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_small_arrow_file_that_unpacks_to_gigabytes_is_refused_before_it_is_unpacked(
+    tmp_path: Path, codec: str, as_file: bool
+) -> None:
+    long = pa.array(["a" * 24_000_000])
+    [(_, row)] = read_rows(arrow_bomb(tmp_path / "one.arrow", codec, long, as_file=as_file))
+    assert len(cast(dict[str, Any], row)["text"]) == 24_000_000
+    many = arrow_bomb(tmp_path / "many.arrow", codec, long, as_file=as_file, batches=5)
+    before = pa.total_allocated_bytes()
+    with pytest.raises(FadaError, match=r"many\.arrow: [\d,]+ bytes that unpack to [789]\d,\d+,\d+; not read"):
+        list(read_rows(many))
+    assert pa.total_allocated_bytes() - before < 2**20
+    claimed = many.read_bytes().replace((24_000_000).to_bytes(8, "little"), (2**40).to_bytes(8, "little"))
+    with pytest.raises(FadaError, match=r"bytes that unpack to 1,\d+,\d+,\d+,\d+; not read"):
+        list(read_rows(write(tmp_path / "claims.arrow", claimed)))
+
+
+def test_values_of_an_arrow_file_that_repeat_are_read_few_at_a_time_and_not_to_its_end(tmp_path: Path) -> None:
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), ["a" * 24_000_000])
+    rows = list(read_rows(arrow_bomb(tmp_path / "t.arrow", "zstd", repeated)))
+    assert len(rows) < 10
+    assert "rows from here on are not read" in cast(Damage, rows[-1][1]).reason

@@ -36,8 +36,13 @@ _Struct: TypeAlias = dict[int, Any]
 
 
 def most_bytes(path: Path) -> int:
-    """What a parquet file may unpack to."""
+    """What a table may unpack to."""
     return max(BOMB_BYTES, BOMB_RATIO * path.stat().st_size)
+
+
+def most_rows(size: int) -> int:
+    """What a table of so many bytes may hold."""
+    return 1_000_000 + ROWS_PER_BYTE * size
 
 
 def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> int:
@@ -66,7 +71,7 @@ def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> int:
                     raise FadaError(
                         f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
                     )
-    if (largest := max(claimed, key=lambda claim: claim[0]))[0] > 1_000_000 + ROWS_PER_BYTE * size:
+    if (largest := max(claimed, key=lambda claim: claim[0]))[0] > most_rows(size):
         raise FadaError(f"{path}: {size:,} bytes that claim {largest[0]:,} {largest[1]}; not read, to be safe.")
     return min(batch, max(BATCH_BYTES // longest, 1))
 

@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fada.common.parquet import most_bytes, refuse_bomb
+from fada.common.arrow import sound_batches
+from fada.common.parquet import BATCH_BYTES, most_bytes, refuse_bomb
 from fada.errors import FadaError
 
 JSON_SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -453,10 +454,14 @@ def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | Non
             schema, parts = file.schema, (file.get_batch(place) for place in range(file.num_record_batches))
     except (pa.ArrowException, OSError, SystemError) as error:
         raise _unreadable(path, error) from None
+    sound, damage = sound_batches(path)
 
     def batches(columns: Sequence[str]) -> Iterator[Any]:
-        while True:
+        left = most_bytes(path)
+        for place in count():
             try:
+                if damage and place == sound:
+                    raise pa.ArrowInvalid(damage)
                 batch = next(parts, None)
                 if batch is None:
                     return
@@ -464,10 +469,22 @@ def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | Non
             except (pa.ArrowException, OSError, SystemError, StopIteration) as error:
                 yield Damage(f"the rest of the table cannot be read ({error})", LOST)
                 return
-            for start in range(0, batch.num_rows, BATCH):
-                yield batch.select(columns).slice(start, BATCH)
+            chosen = batch.select(columns)
+            longest = sum(column.get_total_buffer_size() for column in chosen.columns if _repeats(column.type))
+            step = min(BATCH, max(BATCH_BYTES // max(longest, 1), 1))
+            for start in range(0, batch.num_rows, step):
+                if left < 0:
+                    yield Damage("the rows from here on are not read, to be safe: too much for its size", LOST)
+                    return
+                yield (part := chosen.slice(start, step))
+                left -= min(longest * len(part), sum(map(_bytes_of, part.columns)))
 
     return arrow_table(path, schema, batches, None)
+
+
+def _repeats(kind: Any) -> bool:
+    """Whether values of an Arrow type may share their bytes."""
+    return any(name in str(kind) for name in ("dictionary<", "run_end_encoded<", "_view"))
 
 
 def arrow_table(
