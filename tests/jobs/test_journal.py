@@ -18,7 +18,9 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
+from fada.jobs.journal import Journal, Row
 from fada.targets.target_set import TargetSet
+from tests.support.disks import files_up_to
 from tests.support.jobs import transcribe
 
 
@@ -114,6 +116,31 @@ def test_a_journal_cut_off_in_its_first_line_starts_over_once(lines: Path, tmp_p
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are Unicode there")
+@pytest.mark.parametrize(
+    "damage", ['{"text": "no id"}', '{"id": 3}', '{"id": "2.png", "characters": "x"}', "[" * 3000, "[]", "\x00"]
+)
+def test_what_stands_behind_a_damaged_row_is_read_again(lines: Path, tmp_path: Path, damage: str) -> None:
+    out = tmp_path / "out.tsv"
+    interrupt(2, read_lines(lines), out)
+    [journal] = tmp_path.glob("*.journal")
+    with journal.open("a", encoding="utf-8") as file:
+        file.write(damage + "\n")
+    assert transcribe(Stub(), read_lines(lines), out).resumed == 2
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 5
+
+
+def test_a_full_disk_is_told_by_the_journal_which_keeps_what_was_finished(tmp_path: Path) -> None:
+    path = tmp_path / "out.tsv.journal"
+    rows: list[Row] = [{"id": name, "domain": None, "text": 3000 * name} for name in "ab"]
+    full = pytest.raises(OSError, match=r"No space left on device: '.*out\.tsv\.journal'")
+    with files_up_to(5000), full, Journal(path, {}) as journal:
+        for row in rows:
+            journal.append([row])
+    assert not (tmp_path / "out.tsv.journal.lock").exists()
+    with Journal(path, {}) as journal:
+        assert [*journal.rows.values()] == rows[:1]
+
+
 def test_file_names_that_are_not_utf_8_are_transcribed(lines: Path, tmp_path: Path) -> None:
     (lines / "0.png").rename(os.fsdecode(os.fsencode(lines) + b"/caf\xe9.png"))
     interrupt(3, read_lines(lines), tmp_path / "out.tsv")

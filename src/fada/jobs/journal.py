@@ -12,11 +12,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Required, TypedDict, cast
+from typing import Any, BinaryIO, Required, cast
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
-from fada.common.files import check_writable
+from fada.common.files import check_writable, naming
 from fada.data.line import Line
 from fada.errors import FadaError
 
@@ -40,6 +42,9 @@ class Row(TypedDict, total=False):
     """With the emissions of the line."""
     read_with: dict[str, Any]
     """In the first row of a document: what its lines are read with."""
+
+
+_ROW = TypeAdapter(Row)
 
 
 def stamp_of(line: Line) -> str | None:
@@ -164,7 +169,9 @@ class Journal:
             for number, raw in enumerate(stream):
                 try:
                     row = json.loads(raw) if raw.endswith(b"\n") else None
-                except ValueError:
+                    if number > 0:
+                        row = _ROW.validate_python(row, strict=True)
+                except (ValueError, RecursionError):
                     row = None
                 if not isinstance(row, dict):
                     break  # the interruption fell into this line: it is transcribed again
@@ -200,8 +207,9 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.rows.close()
-        if self._stream:
-            self._stream.close()
+        with suppress(OSError):  # of a full disk, told already
+            if self._stream:
+                self._stream.close()
         with suppress(OSError):
             Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is still ours
         self._lock.release()
@@ -216,8 +224,8 @@ class Journal:
         One that was done for another domain is refused like any other setting.
         """
         row = self.rows.get(line.id)
-        if row is not None and row["domain"] != line.domain:
-            raise self._other_job(f"in which {line.id!r} is of the domain {row['domain']!r}, not {line.domain!r},")
+        if row is not None and row.get("domain") != line.domain:
+            raise self._other_job(f"in which {line.id!r} is of the domain {row.get('domain')!r}, not {line.domain!r},")
         return row is not None and row.get("stamp") in (None, stamp_of(line))
 
     def _other_job(self, which: str) -> FadaError:
@@ -237,9 +245,10 @@ class Journal:
         if self._stream is None:
             raise RuntimeError("the journal is not open")
         places = []
-        for row in rows:
-            places.append(self._stream.tell())
-            self._stream.write((json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        with naming(self.path):
+            for row in rows:
+                places.append(self._stream.tell())
+                self._stream.write((json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass"))
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
         return places

@@ -17,6 +17,7 @@ from fada.data.source import read_lines
 from fada.data.write import convert, write_transcriptions
 from fada.errors import FadaError
 from tests.support import xml_pages
+from tests.support.disks import files_up_to
 
 TEXTS = ["q̃ dixeſſe  ꝑ λόγος", "⁊ \U0001f600 Guillelmus", "\uf1acallatio"]
 """Combining marks, two spaces, letters of the medievalists, Greek, a character beyond the first plane."""
@@ -198,6 +199,14 @@ def test_pdf_keeps_the_bytes_of_a_jpeg_and_a_page_for_every_image(tmp_path: Path
     with pypdfium2.PdfDocument(tmp_path / "out.pdf") as pdf:
         assert pdf[0].get_size() == pytest.approx((57.6, 19.2))
     assert pdf_text(tmp_path / "out.pdf").split() == ["first", "second"]
+
+
+def test_a_pdf_that_the_full_disk_cut_short_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    found = results(tmp_path)
+    with files_up_to(5000), pytest.raises(OSError, match=r"No space left on device: '.*out\.pdf'"):
+        write_transcriptions(found, tmp_path / "out.pdf", provenance=MADE_BY)
+    assert [file.name for file in tmp_path.iterdir()] == ["page.png"]
 
 
 def test_the_font_of_the_pdf_is_sound() -> None:

@@ -8,7 +8,7 @@ from base64 import b85decode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from fada.common.files import replacing
 from fada.data.crop import PageCrop, Point, area
@@ -56,11 +56,29 @@ def write(results: Iterable[Transcription], destination: Path, *, format: str, p
     try:
         for sheet in sheets(results):
             _add_page(document, sheet)
-        with replacing(destination) as temporary:
-            document.save(temporary)
+        with replacing(destination) as temporary, temporary.open("wb") as file:
+            stream = _Stream(file)
+            document.save(stream)
+            if stream.error is not None:
+                raise stream.error
     finally:
         document.close()
     return [destination]
+
+
+class _Stream:
+    """A file that pdfium writes to; it goes on when it cannot, so that the first error is kept for afterwards."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> None:
+        if self.error is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self.error = error
 
 
 def _add_page(document: Any, sheet: Sheet) -> None:
