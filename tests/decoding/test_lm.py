@@ -316,6 +316,9 @@ def test_what_is_not_a_character_arpa_file_is_refused(tmp_path: Path) -> None:
         ("nothing here", "no n-grams"),
         ("\\1-grams:\n-1.0\thello\n", "'hello' is not a single character"),
         ("\\1-grams:\nminus\ta\n", "line 2"),
+        ("\\1-grams:\nnan\ta\n", "line 2"),
+        ("\\1-grams:\n-1.0\ta\n\\99999999-grams:\n", "line 3: n-grams of 99999999 words"),
+        ("\\1-grams:\n-1.0\ta\n\\2-grams:\n-1.0\ta b\n", "'b' is in a longer n-gram"),
     ]:
         path.write_text(content, encoding="utf-8")
         with pytest.raises(FadaError, match=message):

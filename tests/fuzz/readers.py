@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,15 +40,20 @@ def _parquet(folder: Path) -> Path:
     return Path(shutil.copy(OLD / "lines.parquet", folder / "lines.parquet"))
 
 
-def _arrow(folder: Path) -> Path:
-    import pyarrow as pa
+def _arrow(packed: str | None = None) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        import pyarrow as pa
 
-    path = folder / "data-00000-of-00001.arrow"
-    image = {"bytes": _png(), "path": "a.png"}
-    table = pa.table({"text": ["ab", "cd", "é"], "century": ["13", "14", None], "image": [image] * 3})
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=2)
-    return path
+        path = folder / "data-00000-of-00001.arrow"
+        image = {"bytes": _png(), "path": "a.png"}
+        centuries = pa.array(["13", "14", None]).dictionary_encode()
+        table = pa.table({"text": ["ab", "cd", "é"], "century": centuries, "image": [image] * 3})
+        new, options = pa.ipc.new_file if packed else pa.ipc.new_stream, pa.ipc.IpcWriteOptions(compression=packed)
+        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=2)
+        return path
+
+    return make
 
 
 def _csv(folder: Path) -> Path:
@@ -147,9 +153,189 @@ def _read_model(path: Path) -> None:
     fada.load_recognizer(path.parent)
 
 
+def _language_model() -> Any:
+    from fada.decoding.lm import CharNgram
+
+    return CharNgram.train(["arma virumque cano", "troiae qui primus"], order=3)
+
+
+def _read_language_model(path: Path) -> None:
+    from fada.decoding.lm_files import read_lm
+
+    read_lm(path, "abc ").log_prob("arma viro", end=True)
+
+
+def _npz(folder: Path) -> Path:
+    path = folder / "lm.npz"
+    _language_model().save(path, bits=8)
+    return path
+
+
+def _arpa(folder: Path) -> Path:
+    path = folder / "lm.arpa"
+    path.write_text(
+        "\\data\\\nngram 1=5\nngram 2=3\n\n\\1-grams:\n-1.0\t<unk>\n-99\t<s>\t-0.5\n-0.8\t</s>\n-0.7\ta\t-0.3\n"
+        "-0.8\tb\t-0.2\n\n\\2-grams:\n-0.2\t<s> a\n-0.4\ta b\n-0.3\tb </s>\n\n\\end\\\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def _knowledge(folder: Path) -> Path:
+    from fada.decoding.knowledge import Knowledge, write_knowledge
+
+    path = folder / "latin.fada"
+    write_knowledge(Knowledge.from_texts(["arma virumque cano", "troiae qui primus"], name="latin", order=3), path)
+    return path
+
+
+def _read_knowledge(path: Path) -> None:
+    from fada.decoding.knowledge import read_knowledge
+
+    known = read_knowledge(path)
+    if known.global_lm is not None:
+        known.global_lm.log_prob("arma viro", end=True)
+    if known.overall is not None:
+        known.overall.frequencies.sum()
+
+
+def _members(make: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    """The members of a zip file one after the other, so that damage gets past its checksums."""
+
+    def unpack(folder: Path) -> Path:
+        packed = make(folder)
+        with zipfile.ZipFile(packed) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        packed.with_suffix(".sizes").write_text(json.dumps({name: len(one) for name, one in members.items()}), "utf-8")
+        path = packed.with_suffix(".members")
+        path.write_bytes(b"".join(members.values()))
+        return path
+
+    return unpack
+
+
+def _packed(suffix: str, read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    def pack(path: Path) -> None:
+        from fada.common.archive import write_members
+
+        content, members = path.read_bytes(), {}
+        for name, size in json.loads(path.with_suffix(".sizes").read_text("utf-8")).items():
+            members[name], content = content[:size], content[size:]
+        write_members(path.with_suffix(suffix), members)
+        read(path.with_suffix(suffix))
+
+    return pack
+
+
+def _words(folder: Path) -> Path:
+    path = folder / "words.txt"
+    path.write_text("arma\nvirumque\t12\nTroiae\t0.5\nab oris\n", encoding="utf-8")
+    return path
+
+
+def _read_words(path: Path) -> None:
+    from fada.decoding.wordlist import read_words, word_model
+
+    word_model(read_words(path)).log_prob("arma viro", end=True)
+
+
+def _equivalences(folder: Path) -> Path:
+    path = folder / "same.txt"
+    path.write_text("# signs\nſ s\nꝑ\tper\nu=v\n¶\n", encoding="utf-8")
+    return path
+
+
+def _read_equivalences(path: Path) -> None:
+    from fada.evaluation.edits import read_equivalences
+
+    read_equivalences(path)
+
+
+def _manifest(folder: Path) -> Path:
+    (folder / "a.png").write_bytes(_png())
+    body = {"id": "https://example.org/iiif/a.png", "type": "Image"}
+    canvas = {"items": [{"items": [{"body": body}]}]}
+    old = {"images": [{"resource": {"@id": "a.png", "default": {"@id": "a.png"}}}]}
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({"items": [canvas], "sequences": [{"canvases": [old]}]}), encoding="utf-8")
+    return path
+
+
+def _read_manifest(path: Path) -> None:
+    from fada.data.segment.photographs import find_files
+
+    for file in find_files(path):
+        assert file.parent == path.parent.resolve(), f"{file} is outside"
+
+
+def _boxes(folder: Path) -> Path:
+    (folder / "a.png").write_bytes(_png())
+    lines = [
+        {"outline": [[1, 1], [29, 1], [29, 5], [1, 5]], "baseline": [[1, 4], [29, 4.5]]},
+        {"outline": [[1, 5], [29, 5], [15, 9]], "zone": "margin"},
+    ]
+    path = folder / "boxes.json"
+    path.write_text(json.dumps({"a.png": lines}), encoding="utf-8")
+    return path
+
+
+def _read_boxes(path: Path) -> None:
+    from fada.data.segment.photographs import Photograph
+    from fada.jobs.segmenters import segmenter
+
+    photograph = Photograph("a", path.with_name("a.png"))
+    segmenter(str(path))(photograph, photograph.load())
+
+
+def _read_journal(path: Path) -> None:
+    from fada.data.line import Line
+    from fada.jobs.journal import Journal
+
+    job = json.loads((OLD / "out.tsv.journal").read_text("utf-8").partition("\n")[0])
+    with Journal(path, job) as journal:
+        for line, domain in ("test0", "old"), ("test1", "new"), ("test2", "old"):
+            journal.has(Line(line, domain=domain))
+        for row in journal.rows.values():
+            row["id"].encode()
+
+
+def _sound(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        import numpy as np
+        import soundfile
+
+        soundfile.write(folder / name, np.sin(np.arange(800) / 9)[:, None].repeat(2, 1) / 2, 8000)
+        return folder / name
+
+    return make
+
+
+def _read_sound(path: Path) -> None:
+    from fada.data.audio import audio_windows, load_audio
+
+    load_audio(path)
+    for _ in audio_windows(path, seconds=0.05):
+        pass
+
+
+def _part_note(folder: Path) -> Path:
+    from fada.jobs.shards import PartNote
+
+    note = PartNote(shard=1, of=2, job="a1", total=4, count=2, positions=[0, 2], left_out=[], unit="lines")
+    return note.write(folder / "out.001-of-002.tsv")
+
+
+def _read_part_note(path: Path) -> None:
+    from fada.jobs.merge import _Part
+
+    found = _Part.read(path.with_name("out.001-of-002.tsv"))
+    found.positions  # noqa: B018
+
+
 READERS = {
     "parquet": Reader(_parquet, _read_lines),
-    "arrow": Reader(_arrow, lambda path: _read_lines(path.parent)),
+    "arrow": Reader(_arrow(), lambda path: _read_lines(path.parent)),
+    "arrow-packed": Reader(_arrow("zstd"), lambda path: _read_lines(path.parent)),
     "csv": Reader(_csv, _read_lines),
     "jsonl": Reader(_jsonl, _read_lines),
     "alto": Reader(_page_file("alto4"), _read_lines),
@@ -167,6 +353,20 @@ READERS = {
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
     "run-predictions": Reader(_copied("predictions.parquet", "run"), lambda path: _evaluate(path.parent)),
+    "knowledge": Reader(_knowledge, _read_knowledge),
+    "knowledge-members": Reader(_members(_knowledge), _packed(".fada", _read_knowledge)),
+    "lm": Reader(_npz, _read_language_model),
+    "lm-members": Reader(_members(_npz), _packed(".npz", _read_language_model)),
+    "arpa": Reader(_arpa, _read_language_model),
+    "words": Reader(_words, _read_words),
+    "equivalences": Reader(_equivalences, _read_equivalences),
+    "iiif": Reader(_manifest, _read_manifest),
+    "outlines": Reader(_boxes, _read_boxes),
+    "journal": Reader(_copied("out.tsv.journal"), _read_journal),
+    "part-note": Reader(_part_note, _read_part_note),
+    "wav": Reader(_sound("a.wav"), _read_sound),
+    "flac": Reader(_sound("a.flac"), _read_sound),
+    "mp3": Reader(_sound("a.mp3"), _read_sound),
 }
 
 

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ _FULL_IN_WORDS = re.compile(
 )
 """How errors tell it that have no number: those of safetensors, torch, SQLite, copies of folders."""
 
-BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, tokenize.TokenError)
 """What reading a damaged zip file, such as ``.npz``, raises besides OSError, ValueError and KeyError."""
 
 

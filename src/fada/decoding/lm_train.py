@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fada.common.files import BROKEN_ARCHIVE
 from fada.errors import FadaError
 
 _MOST_BOUNDS = 2_000_000
@@ -18,6 +19,8 @@ UNKNOWN, END = 0, 1
 """Numbers of the unknown character and of the end of a line in every component; the vocabulary follows."""
 
 _ARPA_SPACES = ("<space>", "▁", "<sp>", "|")
+_LONGEST_GRAM, _LONGEST_LINE = 100, 2**16
+"""Words of an n-gram in an ARPA file, and characters of its line, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,11 +304,13 @@ def read_arpa(path: Path, space: str | None) -> Component:
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8") as file:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE), ""), 1):
                 line = raw.strip("\n\r\t ")
                 if line.startswith("\\"):
                     head = line[1:].partition("-")[0]
-                    section = int(head) if head.isdigit() else 0
+                    section = int(head) if head.isdecimal() else 0
+                    if section > _LONGEST_GRAM:
+                        raise FadaError(f"{path}, line {number}: n-grams of {section} words, which no model needs.")
                     if section:
                         grams += [{} for _ in range(section - len(grams))]
                 elif section and line:
@@ -314,7 +319,7 @@ def read_arpa(path: Path, space: str | None) -> Component:
                         value = float(fields[0])
                         weight = float(fields[section + 1]) if len(fields) > section + 1 else 0.0
                         gram = tuple(fields[1 : section + 1])
-                        if len(gram) != section:
+                        if len(gram) != section or not (value < math.inf and weight < math.inf):
                             raise IndexError
                     except (ValueError, IndexError):
                         raise FadaError(
@@ -322,7 +327,7 @@ def read_arpa(path: Path, space: str | None) -> Component:
                             "optionally a back-off weight."
                         ) from None
                     grams[section - 1][gram] = value * math.log(10), weight * math.log(10)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, *BROKEN_ARCHIVE) as error:
         raise FadaError(f"{path}: cannot be read as an ARPA file ({error}).") from None
     if not grams or not grams[0]:
         raise FadaError(f"{path}: no n-grams found, expected an ARPA file.")
@@ -341,6 +346,8 @@ def read_arpa(path: Path, space: str | None) -> Component:
     number_of = {c: i + 2 for i, c in enumerate(vocabulary)}
     spelling.update({w: number_of[c] for w, c in characters.items()})
     spelling["<s>"] = len(vocabulary) + 2
+    if unlisted := {w for level in grams for words in level for w in words} - {*spelling}:
+        raise FadaError(f"{path}: {min(unlisted)!r} is in a longer n-gram, but not among those of one word.")
     coded = [{tuple(spelling[w] for w in words): v for words, v in level.items()} for level in grams]
     return from_grams(vocabulary, coded)
 

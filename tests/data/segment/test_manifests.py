@@ -46,6 +46,8 @@ def test_what_is_remote_or_outside_gets_a_sentence(tmp_path: Path, version: int)
     names = ["a.png", "https://example.org/iiif/f1/full/full/0/default.jpg", "../secret.png"]
     with pytest.raises(FadaError, match=r"2 of 3 images are not here \(the first: https://example.org"):
         find_files(manifest(inside, names, version))
+    with pytest.raises(FadaError, match=r"1 of 1 images are not here \(the first: http://\[a"):
+        find_files(manifest(inside, ["http://[a/b.png"], version))
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"items": [1, {"items": [2, {"items": [{"body": 3}]}]}]}'])

@@ -17,7 +17,10 @@ def images_of(manifest: Path) -> list[Path]:
     An image is what its canvas names below the folder of the manifest, or else a file of that name beside it.
     """
     content = read_json(manifest, "Expected a IIIF manifest.")
-    names = [*_names(content)]
+    try:
+        names = [*_names(content)]
+    except RecursionError:
+        raise FadaError(f"{manifest}: nested too deeply. Expected a IIIF manifest.") from None
     if not names:
         raise FadaError(f"{manifest}: no images of canvases in it, expected a IIIF manifest (presentation 2 or 3).")
     found = [(name, _local(name, manifest.parent)) for name in names]
@@ -69,7 +72,10 @@ def _list(content: Any, key: str) -> list[Any]:
 
 def _local(name: str, folder: Path) -> Path | None:
     """The file that an address stands for, inside the folder of the manifest."""
-    address = urlsplit(name)
+    try:
+        address = urlsplit(name)
+    except ValueError:  # no address
+        return None
     path = unquote(address.path)
     asked = [path] if address.scheme in ("", "file") else []
     for one in (*asked, path.rpartition("/")[2]):
