@@ -234,7 +234,8 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
     folder = Path(os.path.realpath(folder))
     existing = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     if not existing.is_dir():
-        raise FadaError(f"{folder}: {existing} is a file, expected a folder to write to. Choose another place.")
+        where = existing if existing == folder else f"{folder}: {existing}"
+        raise FadaError(f"{where} is a file, expected a folder to write to. Choose another place.")
     probe = existing / f".fada-{secrets.token_hex(8)}.tmp"
     try:
         probe.write_bytes(bytes(4096))
