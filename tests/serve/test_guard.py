@@ -1,6 +1,8 @@
 """Who may speak to the desk: host, origin, site, token, sizes, types; and what every answer carries."""
 
 import io
+import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fada.errors import FadaError
+from fada.serve import jobs
 from fada.serve.project import Limits, Project, safe_name, sniffed
 from fada.serve.server import listening, serve
-from tests.support.desks import opened, put_document
+from tests.support.desks import finished, opened, put_document
+from tests.support.disks import files_up_to
 
 TOKEN = "a-token-of-some-length"
 
@@ -143,16 +147,45 @@ def test_too_much_at_once_is_refused(client: Any) -> None:
 
 def test_a_full_queue_says_when_to_come_back(client: Any) -> None:
     document = put_document(client.desk)
-    jobs, started = client.desk.jobs, []
-    with jobs._condition:  # nobody takes a job out meanwhile
+    queue, started = client.desk.jobs, []
+    with queue._condition:  # nobody takes a job out meanwhile
         for _ in range(2):
-            started.append(jobs._heap.append((9, 0)))
+            started.append(queue._heap.append((9, 0)))
         answer = upload(client, "page.png", picture())
-        jobs._heap.clear()
+        queue._heap.clear()
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0
     assert client.get("/api/documents").json()[0]["id"] == document
     client.delete(f"/api/documents/{document}")
+
+
+def test_a_full_disk_is_told_and_a_job_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(jobs, "_AGAIN", 0.01)
+    started, full = threading.Event(), threading.Event()
+
+    def work(job: Any) -> bool:
+        started.set()
+        return full.wait(60)
+
+    with opened(tmp_path / "project") as client:
+        put_document(client.desk)
+        line = client.get("/api/pages/1").json()["lines"][0]
+        change = {"version": line["version"], "text": "typed"}
+        client.desk.jobs.register("some", work)
+        job = client.desk.jobs.add("some")["id"]
+        assert started.wait(60)
+        with files_up_to(100):
+            full.set()
+            for answer in (client.patch(f"/api/lines/{line['id']}", json=change), upload(client, "a.png", picture())):
+                assert answer.status_code == 503
+                assert answer.json()["error"] == "the disk of the server is full or does not answer."
+            while "a job of the desk waits for its database" not in caplog.text:
+                time.sleep(0.01)
+        assert finished(client, job)["state"] == "done"
+        assert client.get(f"/api/lines/{line['id']}").json()["text"] == line["text"]
+        assert client.patch(f"/api/lines/{line['id']}", json=change).json()["text"] == "typed"
 
 
 def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:

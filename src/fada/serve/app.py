@@ -17,6 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from fada._version import __version__
+from fada.common.files import is_full
 from fada.errors import FadaError
 from fada.serve import adapting, work
 from fada.serve.api import documents, explore, jobs, knowledge, lines, system
@@ -116,8 +117,11 @@ def _add_handlers(app: FastAPI, desk: Desk) -> None:
         return told(error.status_code, _STATUSES.get(error.status_code, str(error.detail)), **(error.headers or {}))
 
     @app.exception_handler(sqlite3.OperationalError)
-    async def disk(request: Request, error: sqlite3.OperationalError) -> JSONResponse:
-        log.exception("the database of the desk failed")
+    @app.exception_handler(OSError)
+    async def disk(request: Request, error: sqlite3.OperationalError | OSError) -> JSONResponse:
+        log.exception("the disk of the desk failed")
+        if isinstance(error, OSError) and not is_full(error):
+            return await fault(request, error)
         return told(503, "the disk of the server is full or does not answer.", **{"retry-after": "5"})
 
     @app.exception_handler(Exception)

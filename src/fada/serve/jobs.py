@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import queue
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fada.common.files import is_full
 from fada.errors import FadaError
 from fada.serve.events import Events
 from fada.serve.store import Row, Store, insert, now, update
@@ -23,6 +25,10 @@ log = logging.getLogger(__name__)
 
 QUICK, USUAL = 0, 1
 """Priorities: what somebody waits for at the desk, and the rest."""
+
+
+_AGAIN = 2.0
+"""Seconds after which a full disk is tried again."""
 
 
 class Full(Exception):  # noqa: N818 - nobody's mistake
@@ -124,7 +130,7 @@ class Worker:
                 raise FadaError(value)
             else:
                 log.error("a task of the desk failed: %s", value)
-                raise FadaError("reading failed for a reason that the server's log tells.")
+                raise FadaError(f"reading failed {_reason(Exception(value))}.")
 
     def kill(self) -> None:
         """End the process at once."""
@@ -297,7 +303,7 @@ class Jobs:
 
     def _do(self, running: Running, row: Row) -> None:
         number = row["id"]
-        self.change(number, state="running")
+        self._insist(number, state="running")
         try:
             result = self._kinds[row["kind"]][0](running)
             end = {"state": "done", "result": json.dumps(result, ensure_ascii=False)}
@@ -307,11 +313,23 @@ class Jobs:
             end = {"state": "cancelled", "message": "cancelled"}
         except FadaError as error:
             end = {"state": "failed", "message": str(error)}
-        except Exception:
+        except Exception as error:
             log.exception("a job of the desk failed")
-            end = {"state": "failed", "message": "failed for a reason that the server's log tells"}
+            end = {"state": "failed", "message": f"failed {_reason(error)}"}
         self.finished[end["state"]] = self.finished.get(end["state"], 0) + 1
-        self.change(number, **end)
+        self._insist(number, **end)
+
+    def _insist(self, number: int, **values: Any) -> None:
+        """Change a job; while the disk has no room for that, wait for some."""
+        while True:
+            try:
+                self.change(number, **values)
+                return
+            except sqlite3.OperationalError as error:
+                log.warning("a job of the desk waits for its database (%s)", error)
+            with self._condition:
+                if self._condition.wait_for(lambda: self.closing, _AGAIN):
+                    return
 
     def close(self) -> None:
         """Stop all work; what is unfinished goes on with the next server."""
@@ -323,6 +341,10 @@ class Jobs:
                 thread.join(timeout=10)
         for worker in self.workers:
             worker.kill()
+
+
+def _reason(error: Exception) -> str:
+    return "because the disk of the server is full" if is_full(error) else "for a reason that the server's log tells"
 
 
 def shown(row: Row) -> dict[str, Any]:

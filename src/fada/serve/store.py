@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fada.common.files import is_full, naming
 from fada.errors import FadaError
 
 T = TypeVar("T")
@@ -70,17 +71,24 @@ class Store:
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._closed = False
+        with naming(path):
+            connection = self._open()
+        self._thread = threading.Thread(target=self._write, args=(connection,), name="fada-store", daemon=True)
+        self._thread.start()
+
+    def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found > VERSION:
-                raise FadaError(f"{path}: written by a newer version of fada (format {found}). Update fada.")
+                raise FadaError(f"{self.path}: written by a newer version of fada (format {found}). Update fada.")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
         except sqlite3.DatabaseError as error:
-            raise FadaError(f"{path}: cannot be opened as the database of a desk ({error}).") from None
-        self._thread = threading.Thread(target=self._write, args=(connection,), name="fada-store", daemon=True)
-        self._thread.start()
+            if is_full(error):
+                raise
+            raise FadaError(f"{self.path}: cannot be opened as the database of a desk ({error}).") from None
+        return connection
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
