@@ -7,7 +7,7 @@ uses the library decides for itself.
 import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from rich.console import Console
@@ -32,13 +32,17 @@ def printable(text: str) -> str:
 
 
 class _Shown(logging.Handler):
-    """Records as plain lines above the progress bar, warnings marked; ``extra={"style": "bold"}`` for a heading."""
+    """Records as plain lines above the progress bar, warnings marked; ``extra={"style": "bold"}`` for a heading.
+
+    Where standard error cannot be written (a file on a full disk), the record is lost and the work goes on.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         text = mark + printable(self.format(record))
         style = getattr(record, "style", None)
-        _console.print(text, style=style, highlight=False, markup=False, soft_wrap=True, emoji=False)
+        with suppress(OSError):
+            _console.print(text, style=style, highlight=False, markup=False, soft_wrap=True, emoji=False)
 
 
 def show_records() -> None:
