@@ -443,6 +443,28 @@ def test_lines_are_split_joined_drawn_shaped_moved_and_deleted(tab: Tab, server:
     expect(rows).to_have_count(4)
 
 
+def test_a_late_answer_does_not_take_the_reader_away_from_where_he_has_gone(tab: Tab, server: Server) -> None:
+    page = tab.open("latin")
+    held: list[Any] = []
+    page.route("**/order", lambda route: held.append(route))
+    tab.field(1).click()
+    page.keyboard.press("Alt+Shift+ArrowDown")
+    page.keyboard.press("Alt+o")
+    handle = page.locator(".handle").first
+    handle.focus()
+    moved = [str(line["id"]) for line in server.lines("latin")]
+    moved[:2] = moved[1::-1]
+    for route in held:
+        route.continue_()
+    expect(tab.line(1)).to_have_attribute("data-line", moved[0])
+    page.wait_for_load_state("networkidle")
+    expect(handle).to_be_focused()
+    page.keyboard.press("Escape")
+    page.unroute("**/order")
+    page.keyboard.press("Alt+Shift+ArrowUp")  # as it was, for the other tests
+    expect(tab.line(1)).to_have_attribute("data-line", moved[1])
+
+
 def test_nothing_is_lost_when_the_server_is_killed(browser: Browser, server: Server) -> None:
     server.settings(drafts="always")
     tab = Tab(browser, server)

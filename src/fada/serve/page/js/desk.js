@@ -500,14 +500,21 @@ export class Desk {
     if (on) { row.focus(); toast("Click the picture of the line where it shall be split; Enter splits it in the middle, Escape leaves it whole."); }
   }
 
+  /** To a line when what was asked for is done, unless its reader has gone elsewhere meanwhile. */
+  #arrive(id, from) {
+    const now = document.activeElement;
+    if (now === from || now === document.body) this.rows.get(id)?.focus();
+  }
+
   async cutAt(row, at) {
     this.#cut(false);
+    const from = document.activeElement;
     try {
       const began = performance.now();
       const [, second] = await row.saver.after(() => post(`/lines/${row.id}/split`, { version: row.line.version, at }));
       await this.reload();
       this.#reading(began, row.id, second.id);
-      this.rows.get(second.id)?.focus();
+      this.#arrive(second.id, from);
       speak("Split in two");
     } catch (error) { complain(error); await this.reload(); }
   }
@@ -515,11 +522,11 @@ export class Desk {
   async #join(row) {
     const next = this.rows.get(this.order[this.order.indexOf(row.id) + 1]);
     if (!next) { toast("There is no line after this one."); return; }
-    const began = performance.now();
+    const began = performance.now(), from = document.activeElement;
     const joined = await row.saver.after(() => next.saver.after(() => post("/lines/join", { lines: [row, next].map(({ line: { id, version } }) => ({ id, version })) })));
     await this.reload();
     this.#reading(began, joined.id);
-    this.rows.get(joined.id)?.focus();
+    this.#arrive(joined.id, from);
     speak("Joined");
   }
 
@@ -528,51 +535,54 @@ export class Desk {
     if (at + by < 0 || at + by >= this.order.length) return;
     const order = [...this.order];
     [order[at], order[at + by]] = [order[at + by], order[at]];
+    const from = document.activeElement;
     const page = await put(`/pages/${this.page.id}/order`, { lines: order });
     this.page = page;
     this.#lines(page.lines);
-    row.focus();
+    this.#arrive(row.id, from);
     speak(`Now line ${at + by + 1}`);
   }
 
   async #delete(row) {
     const next = this.order[this.order.indexOf(row.id) + 1] ?? this.order[this.order.indexOf(row.id) - 1];
+    const from = document.activeElement;
     const line = await row.saver.after(async () => {
       const { line: last } = row;
       await remove(`/lines/${last.id}?version=${last.version}`);
       return last;
     });
     await this.reload();
-    this.rows.get(next)?.focus();
+    this.#arrive(next, from);
     toast(`Line ${line.order + 1} is deleted.`, { action: "Bring it back", onaction: () => this.#restore(line).catch(complain), seconds: 15 });
   }
 
   async #restore(line) {
+    const from = document.activeElement;
     const made = await post(`/pages/${line.page}/lines`, { outline: line.outline, baseline: line.baseline });
     if (line.state !== "draft") await patch(`/lines/${made.id}`, { version: made.version, text: line.text, state: line.state });
     await this.reload();
-    this.rows.get(made.id)?.focus();
+    this.#arrive(made.id, from);
   }
 
   async #draw(outline) {
-    const began = performance.now();
+    const began = performance.now(), from = document.activeElement;
     try {
       const line = await post(`/pages/${this.page.id}/lines`, { outline });
       await this.reload();
       this.#reading(began, line.id);
-      this.rows.get(line.id)?.focus();
+      this.#arrive(line.id, from);
     } catch (error) { complain(error); }
   }
 
   async #shape(id, outline, baseline) {
-    const row = this.rows.get(id);
+    const row = this.rows.get(id), from = document.activeElement;
     try {
       const began = performance.now();
       const line = await row.saver.after(() => put(`/lines/${id}/outline`, { version: row.line.version, outline, baseline }));
       row.hear(line);
       this.#reading(began, id);
       this.viewer.update(line);
-      row.focus();
+      this.#arrive(id, from);
     } catch (error) { complain(error); await this.reload(); }
   }
 }
