@@ -29,6 +29,9 @@ PAGES = 100_000
 _HEADERS = (2**10, 2**20)
 """Bytes in which the header of a page is looked for: usually some dozen; more where it holds long statistics."""
 
+_ROWS, _GROUPS, _METADATA = 3, 4, 5
+"""Fields of FileMetaData."""
+
 _DICTIONARY_PAGE, _DELTA_BYTE_ARRAY = 2, 7
 _DEPTH = 32
 
@@ -56,14 +59,14 @@ def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> int:
         The rows to be read at a time: `batch`, or fewer.
     """
     size, longest = path.stat().st_size, 1
+    claimed = {"rows": 0, "values in one column": 0}
     with path.open("rb") as file:
-        footer = _footer(path, file, size, len(repeated))
-        claimed = [(footer[3], "rows")]
-        for group in footer.get(4, ()):
-            claimed.append((group[3], "rows"))
-            for column, is_repeated in zip(group[1], repeated, strict=True):
+        for field, found in _footer(path, file, size, len(repeated)):
+            if field in (_ROWS, _GROUPS):
+                claimed["rows"] = max(claimed["rows"], found if field == _ROWS else found[3])
+            for column, is_repeated in zip(found[1], repeated, strict=True) if field == _GROUPS else ():
                 values, unpacked, widest = _claims(path, file, column[3], is_repeated)
-                claimed.append((values, "values in one column"))
+                claimed["values in one column"] = max(claimed["values in one column"], values)
                 longest = max(longest, widest)
                 repeats = widest * min(batch, values)
                 if unpacked > most_bytes(path) or repeats > max(8 * BATCH_BYTES, BOMB_RATIO * size):
@@ -71,22 +74,27 @@ def refuse_bomb(path: Path, batch: int, repeated: Sequence[bool]) -> int:
                     raise FadaError(
                         f"{path}: {size:,} bytes that unpack to {unpacked:,} in one column; not read, to be safe."
                     )
-    if (largest := max(claimed, key=lambda claim: claim[0]))[0] > most_rows(size):
-        raise FadaError(f"{path}: {size:,} bytes that claim {largest[0]:,} {largest[1]}; not read, to be safe.")
+    what, most = max(claimed.items(), key=lambda claim: claim[1])
+    if most > most_rows(size):
+        raise FadaError(f"{path}: {size:,} bytes that claim {most:,} {what}; not read, to be safe.")
     return min(batch, max(BATCH_BYTES // longest, 1))
 
 
 def stored_metadata(path: Path) -> dict[bytes, bytes]:
     """The keys and values that a parquet file was written with."""
     size = path.stat().st_size
+    stored: dict[bytes, bytes] = {}
     with path.open("rb") as file:
-        footer = _footer(path, file, size)
-    found = {one.get(1): one.get(2, b"") for one in footer.get(5, ()) if isinstance(one, dict)}
-    return {key: value for key, value in found.items() if isinstance(key, bytes) and isinstance(value, bytes)}
+        for field, one in _footer(path, file, size):
+            if field == _METADATA and isinstance(one, dict):
+                key, value = one.get(1), one.get(2, b"")
+                if isinstance(key, bytes) and isinstance(value, bytes):
+                    stored[key] = value
+    return stored
 
 
-def _footer(path: Path, file: BinaryIO, size: int, columns: int | None = None) -> _Struct:
-    """FileMetaData, of which everything that is used is there and of its type.
+def _footer(path: Path, file: BinaryIO, size: int, columns: int | None = None) -> Iterator[tuple[int, Any]]:
+    """The fields of FileMetaData, of lists their items one by one; everything that is used is there and of its type.
 
     Args:
         columns: how many every row group has to have.
@@ -97,19 +105,23 @@ def _footer(path: Path, file: BinaryIO, size: int, columns: int | None = None) -
         if file.read(4) != b"PAR1":
             raise ValueError("no PAR1 at the end")
         file.seek(size - 8 - length)
-        footer = _Thrift(file.read(length)).struct()
-        numbers = [footer[3]]
-        for group in footer.get(4, ()):
-            numbers.append(group[3])
-            if columns is not None and len(group[1]) != columns:
-                raise ValueError(f"{len(group[1])} columns in a row group of {columns}")
-            for column in group[1]:
-                numbers += [column[3][field] for field in (5, 6, 7, 9)]
-                numbers.append(column[3].get(11, 0))
-        sum(numbers)
+        rows = None
+        for field, found in _Thrift(file.read(length)).fields(divided=(_GROUPS, _METADATA)):
+            if field == _GROUPS:
+                numbers = [found[3]]
+                if columns is not None and len(found[1]) != columns:
+                    raise ValueError(f"{len(found[1])} columns in a row group of {columns}")
+                for column in found[1]:
+                    numbers += [column[3][field] for field in (5, 6, 7, 9)]
+                    numbers.append(column[3].get(11, 0))
+                sum(numbers)
+            elif field == _ROWS:
+                rows = sum([found])
+            yield field, found
+        if rows is None:
+            raise ValueError("no number of rows")
     except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
         raise FadaError(f"{path}: not a readable parquet file (its footer is damaged: {error}).") from None
-    return footer
 
 
 def _claims(path: Path, file: BinaryIO, column: _Struct, repeated: bool) -> tuple[int, int, int]:
@@ -165,13 +177,25 @@ class _Thrift:
     def struct(self, depth: int = 0) -> _Struct:
         if depth > _DEPTH:
             raise ValueError("nested too deeply")
-        found: _Struct = {}
+        return dict(self.fields(depth=depth))
+
+    def fields(self, divided: Sequence[int] = (), depth: int = 0) -> Iterator[tuple[int, Any]]:
+        """The fields of a struct; of lists in the fields `divided` each item on its own."""
         field = 0
         while byte := self._byte():
             field = field + (byte >> 4) if byte >> 4 else self._number()
             kind = byte & 15
-            found[field] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
-        return found
+            if field in divided and kind in (9, 10):
+                for item in self._items(depth):
+                    yield field, item
+            else:
+                yield field, kind == 1 if kind in (1, 2) else self._value(kind, depth)
+
+    def _items(self, depth: int) -> Iterator[Any]:
+        byte = self._byte()
+        count = self._varint() if byte >> 4 == 15 else byte >> 4
+        for _ in range(self._possible(count)):
+            yield self._value(byte & 15, depth + 1)
 
     def _value(self, kind: int, depth: int) -> Any:
         match kind:
@@ -184,9 +208,7 @@ class _Thrift:
             case 8:
                 return self._bytes(self._varint())
             case 9 | 10:
-                byte = self._byte()
-                count = self._varint() if byte >> 4 == 15 else byte >> 4
-                return [self._value(byte & 15, depth + 1) for _ in range(self._possible(count))]
+                return list(self._items(depth))
             case 11:
                 count = self._possible(self._varint())
                 kinds = self._byte() if count else 0

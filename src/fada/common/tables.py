@@ -29,6 +29,9 @@ SUFFIXES = frozenset({".parquet"}) | TEXT_SUFFIXES
 BATCH = 128
 """Rows of parquet and Arrow files that are in memory at a time; they may hold images."""
 
+BUFFER = 2**16
+"""Bytes of a column of a parquet file that are read at a time."""
+
 CELL_CHARACTERS = 2**24
 """A quotation mark that is not closed within so many characters is a mistake."""
 
@@ -375,7 +378,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
     import pyarrow.parquet as pq
 
     try:
-        file = stack.enter_context(pq.ParquetFile(path))
+        file = stack.enter_context(pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER))  # not the whole of it
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _unreadable(path, error) from None
     schema = file.schema
@@ -387,7 +390,8 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
         """The batches from a row group on; behind the first error, every row group on its own."""
         read = after
         try:
-            for batch in file.iter_batches(rows, columns=columns, row_groups=range(group, len(ends))):
+            groups = range(group, len(ends))
+            for batch in file.iter_batches(rows, columns=columns, row_groups=groups, use_threads=False):
                 yield batch
                 read += len(batch)
                 if on_bytes:
@@ -400,7 +404,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
             start = ends[damaged - 1] if damaged else 0
             skip, problem = read - start, first
             try:
-                for batch in file.iter_batches(rows, columns=columns, row_groups=[damaged]):
+                for batch in file.iter_batches(rows, columns=columns, row_groups=[damaged], use_threads=False):
                     part = batch.slice(skip)
                     skip = max(skip - len(batch), 0)
                     if len(part):

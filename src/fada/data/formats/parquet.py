@@ -33,6 +33,9 @@ from fada.data.reading import Reading
 from fada.data.rows import TableLines
 from fada.errors import FadaError, missing_extra
 
+GROUP_BYTES, GROUP_BATCHES = 2**22, 64
+"""A row group is written when it has so many bytes, or batches of rows."""
+
 _MEDIA = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _FIXED = ("image", "audio", "text", "domain", "id")
 
@@ -179,11 +182,7 @@ def write_parquet(
             split: stack.enter_context(pq.ParquetWriter(stack.enter_context(replacing(file)), schema))
             for split, file in files.items()
         }
-        waiting: dict[str, list[pa.Table]] = {split: [] for split in writers}
-
-        def flush(split: str) -> None:
-            writers[split].write_table(pa.concat_tables(waiting[split]))
-            waiting[split].clear()
+        groups = {split: _RowGroups(writer) for split, writer in writers.items()}
 
         for line in lines:
             try:
@@ -192,16 +191,41 @@ def write_parquet(
                 lines.skip(line, error)
                 continue
             split = "" if to_file else line.split or "train"
-            waiting[split].append(row)
+            groups[split].add(row)
             written += 1
-            if len(waiting[split]) == BATCH:
-                flush(split)
-        for split, rows in waiting.items():
-            if rows:
-                flush(split)
+        for rows in groups.values():
+            rows.close()
         if not written:
             raise nothing_to_write(lines, path)
     return written
+
+
+class _RowGroups:
+    """Rows on their way into a parquet file: groups so large that its list of them, which readers hold, stays short."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self._rows: list[pa.Table] = []
+        self._packed: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self._rows.append(rows)
+        if len(self._rows) == BATCH:
+            self._pack()
+            if sum(table.nbytes for table in self._packed) >= GROUP_BYTES or len(self._packed) == GROUP_BATCHES:
+                self.close()
+
+    def _pack(self) -> None:
+        if self._rows:
+            self._packed.append(pa.concat_tables(self._rows).combine_chunks())
+            self._rows = []
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._pack()
+        if self._packed:
+            self._writer.write_table(pa.concat_tables(self._packed))
+            self._packed = []
 
 
 def _is_ours(file: Path) -> bool:
