@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -328,8 +329,9 @@ def _part_note(folder: Path) -> Path:
 def _read_part_note(path: Path) -> None:
     from fada.jobs.merge import _Part
 
-    found = _Part.read(path.with_name("out.001-of-002.tsv"))
-    found.positions  # noqa: B018
+    with tempfile.TemporaryFile() as file:
+        found = _Part.read(path.with_name("out.001-of-002.tsv"), file)
+        found.positions  # noqa: B018
 
 
 READERS = {

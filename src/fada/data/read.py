@@ -2,7 +2,6 @@
 
 import glob
 import os
-import sqlite3
 import sys
 import tempfile
 import zipfile
@@ -13,6 +12,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from fada.common.files import BROKEN_ARCHIVE
+from fada.common.scratch import scratch_database
 from fada.common.tables import SUFFIXES as TABLES
 from fada.data.formats import text as plain_text
 from fada.data.formats.registry import Format, format_of, formats, group, readable
@@ -179,14 +179,10 @@ def printable_lines(lines: Iterable[Line], log: Log) -> Iterator[Line]:
 def unique_ids(lines: Iterable[Line], log: Log) -> Iterator[Line]:
     """Give a line whose id was seen before a new one (`id~2`), with a note.
 
-    The ids are kept in a temporary database that spills to disk, so that memory stays bounded for any number of lines.
+    The ids are kept in a temporary database, so that memory stays bounded for any number of lines.
     """
-    seen = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    seen = scratch_database("CREATE TABLE ids (id BLOB PRIMARY KEY) WITHOUT ROWID")
     try:
-        seen.execute("PRAGMA journal_mode = OFF")
-        seen.execute("PRAGMA synchronous = OFF")
-        seen.execute("CREATE TABLE ids (id BLOB PRIMARY KEY) WITHOUT ROWID")
-        seen.execute("BEGIN")
 
         def is_new(name: str) -> bool:
             key = name.encode("utf-8", "surrogatepass")

@@ -56,6 +56,8 @@ def emit(
         todo = batches(lines, journal.has, max(run.batch_size, STORED), "emitting")
         for batch, found in _emitted(recognizer, todo, whole, job.model_name, run):
             journal.append(_stored(folder, batch, found))
+        if share is not None:
+            share.unreadable = {row["id"] for row in journal.rows.values() if "error" in row}
         emissions, failed = _joined(lines, journal, folder, alphabet)
         notes = [*map(str, lines.skipped), *lines.notes]
         if not emissions.ids and share is None:
@@ -67,7 +69,7 @@ def emit(
         emissions.save(out)
         if share is not None:
             elsewhere = {"model_files": [file[:2] for file in record["model_files"]], "source": None, "shard": None}
-            share.note(whole, {**record, **elsewhere}, list(failed))
+            share.note(whole, {**record, **elsewhere})
         journal.finish()
         shutil.rmtree(folder)
     if resumed:

@@ -8,7 +8,6 @@ are in it, the output is written from it and the journal is removed.
 import hashlib
 import json
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from fada.common.files import check_writable, naming
+from fada.common.scratch import scratch_database
 from fada.data.line import Line
 from fada.errors import FadaError
 
@@ -72,14 +72,7 @@ class Rows(Mapping[str, Row]):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
-        self._places = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for command in (
-            "PRAGMA journal_mode = OFF",
-            "PRAGMA synchronous = OFF",
-            "CREATE TABLE places (id BLOB PRIMARY KEY, place INTEGER) WITHOUT ROWID",
-            "BEGIN",
-        ):
-            self._places.execute(command)
+        self._places = scratch_database("CREATE TABLE places (id BLOB PRIMARY KEY, place INTEGER) WITHOUT ROWID")
         self._length = 0
 
     def put(self, line: str, place: int) -> None:

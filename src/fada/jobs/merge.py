@@ -2,19 +2,22 @@
 
 import heapq
 import json
+import os
+import pickle
 import shutil
-from array import array
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from fada.common.files import check_file, replacing, write_json
 from fada.common.say import progress_bar
+from fada.common.scratch import scratch_database
 from fada.data.write import RECORD, own_folder, refuse_source
 from fada.errors import FadaError
 from fada.jobs.shards import PartNote
@@ -37,6 +40,37 @@ class Merged:
 
 
 @dataclass(frozen=True)
+class _Places:
+    """Places of lines in the source, in a file with those of all parts."""
+
+    file: BinaryIO
+    start: int
+    count: int
+
+    @classmethod
+    def stored(cls, file: BinaryIO, places: Sequence[int]) -> "_Places":
+        """Places that are put at the end of the file."""
+        start = file.seek(0, os.SEEK_END)
+        file.write(np.array(places, dtype=np.int64).tobytes())
+        file.flush()
+        return cls(file, start, len(places))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def array(self, first: int = 0, count: int | None = None) -> np.ndarray:
+        """All of them, or some."""
+        size = self.count - first if count is None else min(count, self.count - first)
+        self.file.seek(self.start + 8 * first)
+        return np.frombuffer(self.file.read(8 * size), dtype=np.int64)
+
+    def each(self, at_a_time: int) -> Iterator[int]:
+        """One by one."""
+        for first in range(0, self.count, at_a_time):
+            yield from self.array(first, at_a_time).tolist()
+
+
+@dataclass(frozen=True)
 class _Part:
     """A part with its note.
 
@@ -48,21 +82,21 @@ class _Part:
 
     path: Path
     note: PartNote
-    places: "array[int] | None"
-    left_out: "array[int]"
+    places: _Places | None
+    left_out: _Places
 
     @classmethod
-    def read(cls, path: Path) -> "_Part":
+    def read(cls, path: Path, file: BinaryIO) -> "_Part":
         note = PartNote.read(path)
         try:
-            places = None if note.positions is None else array("q", note.positions)
-            left_out = array("q", note.left_out)
+            places = None if note.positions is None else _Places.stored(file, note.positions)
+            left_out = _Places.stored(file, note.left_out)
         except OverflowError:
             raise cls._damaged(path) from None
         return cls(path, note.model_copy(update={"positions": None, "left_out": []}), places, left_out)
 
     @property
-    def positions(self) -> "array[int]":
+    def positions(self) -> _Places:
         """Where its lines stand in the source."""
         if self.places is None or len(self.places) != self.note.count:
             raise self._damaged(self.path)
@@ -90,7 +124,11 @@ def merge(parts: Sequence[Path], out: Path) -> Merged:
         FadaError: if a part is missing, doubled, unfinished, damaged or of another job.
     """
     refuse_source(parts, out)
-    found = sorted(map(_Part.read, parts), key=lambda part: part.note.shard)
+    with tempfile.TemporaryFile() as file:
+        return _joined(sorted((_Part.read(part, file) for part in parts), key=lambda part: part.note.shard), out)
+
+
+def _joined(found: Sequence[_Part], out: Path) -> Merged:
     _check(found)
     for part in found:
         if part.path.suffix.lower() != out.suffix.lower() or (part.path.is_dir() and out.suffix):
@@ -145,13 +183,14 @@ def _hold_all(parts: Sequence[_Part], total: int) -> bool:
     """Whether the parts hold all places of the source, each in one of them; lines of a photograph share a place."""
     if sum(len(part.positions) + len(part.left_out) for part in parts) < total:
         return False
-    seen = np.zeros(max(total, 0), dtype=bool)
-    for part in parts:
-        places = np.unique(np.asarray(part.positions + part.left_out))
-        if len(places) and (places[0] < 0 or places[-1] >= total or seen[places].any()):
-            return False
-        seen[places] = True
-    return bool(seen.all())
+    with tempfile.TemporaryFile() as file:
+        seen = np.memmap(file, dtype=bool, mode="w+", shape=max(total, 1))
+        for part in parts:
+            places = np.unique(np.concatenate([part.positions.array(), part.left_out.array()]))
+            if len(places) and (places[0] < 0 or places[-1] >= total or seen[places].any()):
+                return False
+            seen[places] = True
+        return bool(seen[: max(total, 0)].all())
 
 
 def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
@@ -160,7 +199,8 @@ def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
     heads = {_first_row(part.path) for part in parts if part.note.count} if headed else set()
     if len(heads) > 1:
         raise FadaError(f"{parts[0].path}: the parts have different columns. Run the shards by the same version.")
-    streams = [zip(part.positions, _rows(part, headed, AT_A_TIME // len(parts)), strict=True) for part in parts]
+    size = AT_A_TIME // len(parts)
+    streams = [zip(part.positions.each(1 + size // 64), _rows(part, headed, size), strict=True) for part in parts]
     with progress_bar() as progress, replacing(out) as temporary, temporary.open("wb") as written:
         task = progress.add_task("joining", total=sum(part.note.count for part in parts))
         if headed:
@@ -201,22 +241,23 @@ def _changed(part: _Part) -> FadaError:
 
 
 def _merge_parquet(parts: Sequence[_Part], out: Path) -> None:
-
     from fada.common.parquet import stored_metadata
     from fada.common.tables import open_table, whole
     from fada.data.formats.parquet import write_rows
 
     records: list[dict[str, Any]] = []
-    placed: list[tuple[int, dict[str, Any]]] = []
-    for part in parts:
-        with open_table(part.path) as table:
-            rows = [dict(row) for _, row in whole(part.path, table.rows(None))]
-        records.append(_parsed(stored_metadata(part.path).get(b"fada", b"")))
-        if len(rows) != part.note.count:
-            raise _changed(part)
-        placed += zip(part.positions, rows, strict=True)
-    placed.sort(key=lambda one: one[0])
-    write_rows([row for _, row in placed], out, _joined_record(records))
+    with closing(scratch_database("CREATE TABLE placed (place INTEGER, row BLOB)")) as database:
+        for part in parts:
+            records.append(_parsed(stored_metadata(part.path).get(b"fada", b"")))
+            with open_table(part.path) as table:
+                rows = (pickle.dumps(row) for _, row in whole(part.path, table.rows(None)))
+                try:
+                    placed = zip(part.positions.each(AT_A_TIME // 64), rows, strict=True)
+                    database.executemany("INSERT INTO placed VALUES (?, ?)", placed)
+                except ValueError:
+                    raise _changed(part) from None
+        ordered = database.execute("SELECT row FROM placed ORDER BY place, rowid")
+        write_rows((pickle.loads(row) for (row,) in ordered), out, _joined_record(records))
 
 
 def _merge_emissions(parts: Sequence[_Part], out: Path) -> None:
@@ -226,7 +267,7 @@ def _merge_emissions(parts: Sequence[_Part], out: Path) -> None:
     placed = [
         (place, line)
         for part, one in zip(parts, read, strict=True)
-        for place, line in zip(part.positions, one.ids, strict=True)
+        for place, line in zip(part.positions.array().tolist(), one.ids, strict=True)
     ]
     joined = Emissions.concatenate([one for one in read if len(one)] or read[:1])
     placed.sort(key=lambda one: one[0])

@@ -87,7 +87,8 @@ def segment_pages(
     done.failed += [reason for _, reason in failed]
     if shard is not None:
         settings = {"segmenter": segmenter, "right_to_left": right_to_left, "rotate": rotate}
-        share.note(out, {**settings, "format": format, "draw": draw}, [name for name, _ in failed], "pages")
+        share.unreadable = {name for name, _ in failed}
+        share.note_pages(out, {**settings, "format": format, "draw": draw})
     return done
 
 

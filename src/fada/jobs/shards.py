@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,16 +66,19 @@ class Share:
     A photographed page has one place, which all its lines share: nobody but its own shard knows how many they are.
 
     Attributes:
-        positions: of the lines of the shard, by id, as far as the source has been read.
+        unreadable: ids of the lines that could not be read, before the last pass over the lines.
+        places: in the source, of the lines of the shard, as far as it has been read.
+        left_out: places of those that could not be read, or hold no text.
         total: places in the source, as far as it has been read.
     """
 
     shard: Shard
-    positions: dict[str, int] = field(default_factory=dict)
+    unreadable: Container[str] = ()
+    places: "array[int]" = field(default_factory=lambda: array("q"))
+    left_out: "array[int]" = field(default_factory=lambda: array("q"))
     total: int = 0
     _photograph: Path | None = None
     _pages: dict[str, int] = field(default_factory=dict)
-    _empty: set[str] = field(default_factory=set)
 
     def of(self, lines: LineSet) -> LineSet:
         """The lines that fall to the shard; lines of one page stay together, so that a page is written whole."""
@@ -84,44 +88,46 @@ class Share:
             photograph = crop.page if crop is not None and crop.xml is None else None
             if position == 0:
                 self.total, self._photograph = 0, None
+                del self.places[:], self.left_out[:]
             self.total += photograph is None or photograph != self._photograph
             self._photograph = photograph
             page = line.id.rpartition("#")[0] if crop is not None else ""
             if not self.shard.owns(page or line.id):
                 return False
-            self.positions[line.id] = self.total - 1
-            if crop is not None and not crop.polygon:  # a page of its own on which there is no text
-                self._empty.add(line.id)
-                return False
-            return True
+            empty = crop is not None and not crop.polygon  # a page of its own on which there is no text
+            (self.left_out if empty or line.id in self.unreadable else self.places).append(self.total - 1)
+            return not empty
 
         return lines.select(keep)
 
     def takes(self, page: str) -> bool:
         """Whether a page falls to the shard; pages of one name are one."""
-        place = self._pages.setdefault(page, len(self._pages))
+        self._pages.setdefault(page, len(self._pages))
         self.total = len(self._pages)
-        if self.shard.owns(page):
-            self.positions[page] = place
-        return page in self.positions
+        return self.shard.owns(page)
 
-    def note(self, out: Path, job: Mapping[str, Any], left_out: Sequence[str] = (), unit: str = "lines") -> Path:
+    def note_pages(self, out: Path, job: Mapping[str, Any]) -> Path:
+        """:meth:`note` of pages that were taken."""
+        for page, place in self._pages.items():
+            if self.shard.owns(page):
+                (self.left_out if page in self.unreadable else self.places).append(place)
+        return self.note(out, job, "pages")
+
+    def note(self, out: Path, job: Mapping[str, Any], unit: str = "lines") -> Path:
         """Write down, beside the finished part `out`, what it holds.
 
         Args:
             job: what decides the result: parts of different jobs are not joined.
-            left_out: ids of the lines that could not be read.
-            unit: what there is one position for, if not for a line.
+            unit: what there is one place for, if not for a line.
         """
-        bad = {*left_out, *self._empty}
         note = PartNote(
             shard=self.shard.number,
             of=self.shard.of,
             job=digest(job),
             total=self.total,
-            positions=(held := sorted(place for line, place in self.positions.items() if line not in bad)),
-            count=len(held),
-            left_out=sorted(place for line, place in self.positions.items() if line in bad),
+            positions=self.places.tolist(),
+            count=len(self.places),
+            left_out=self.left_out.tolist(),
             unit=unit,
         )
         return note.write(out)

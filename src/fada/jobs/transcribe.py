@@ -156,6 +156,8 @@ def transcribe(
             stamped = zip(batch, rows, strict=True)
             journal.append({**row, "domain": line.domain, "stamp": stamp_of(line)} for line, row in stamped)
         tally = _Tally.of(journal.rows)
+        if share is not None:
+            share.unreadable = tally.failed
         notes = _notes(lines, job, tally, documents, journal.rows)
         blank = [
             (file, base)
@@ -174,7 +176,7 @@ def transcribe(
         if share is not None:
             elsewhere = {"model_files": [file[:2] for file in record["model_files"]], "source": None, "shard": None}
             kind = chosen_format(out, format)
-            files.append(share.note(whole, {**record, **elsewhere, "format": kind}, list(tally.failed)))
+            files.append(share.note(whole, {**record, **elsewhere, "format": kind}))
         journal.finish()
     done = len(journal.rows) - len(tally.failed)
     return Summary(files, done, resumed, list(tally.failed.values()), notes, time.monotonic() - started)

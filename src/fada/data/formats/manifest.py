@@ -2,13 +2,13 @@
 
 import csv
 import json
-import pickle
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 from fada.common.files import text_file
+from fada.common.scratch import Waiting
 from fada.common.tables import open_table
 from fada.data.formats.text import one_line
 from fada.data.line import Line, LineSet, Log, Provenance, Transcription, column_names, split_of
@@ -68,18 +68,16 @@ def _write_json(results: Iterable[Transcription], opened: TextIO) -> None:
 def _write_table(results: Iterable[Transcription], opened: TextIO, dialect: str) -> None:
     """Which columns there are is known after the last row: until then the rows wait on disk."""
     names: dict[str, None] = {}
-    count = 0
-    with tempfile.TemporaryFile() as waiting:
+    with TemporaryFile() as file:
+        rows = Waiting[dict[str, Any]](file)
         for result in results:
-            count += 1
             row = {key: _cell(value) for key, value in columns_of(result).items()}
             names |= dict.fromkeys(row)
-            pickle.dump(row, waiting)
-        waiting.seek(0)
+            rows.add(row)
         fields = list(names or columns_of(Transcription("", "")))
         writer = csv.DictWriter(opened, fields, dialect=dialect, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(pickle.load(waiting) for _ in range(count))
+        writer.writerows(rows)
 
 
 def _cell(value: Any) -> Any:

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 from fada._version import __version__
 from fada.common.files import replacing
 from fada.common.parquet import stored_metadata
+from fada.common.scratch import Waiting
 from fada.common.tables import BATCH, arrow_table, open_table
 from fada.data.formats.manifest import columns_of
 from fada.data.images import png
@@ -134,16 +137,29 @@ def open_hub(name: str, reading: Reading) -> LineSet:
 
 def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
     """A table of the transcriptions, without images, that names what made it."""
-    write_rows([columns_of(result) for result in results], destination, provenance.to_dict())
+    write_rows((columns_of(result) for result in results), destination, provenance.to_dict())
     return [destination]
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], destination: Path, record: Mapping[str, Any]) -> None:
-    """A table of the columns of transcriptions; `record` says what made it."""
-    table = _table_of(rows or [columns_of(Transcription("", ""))]).slice(0, len(rows))
-    said = json.dumps(record, ensure_ascii=False)
-    with replacing(destination) as temporary:
-        pq.write_table(table.replace_schema_metadata({"fada": said}), temporary)
+def write_rows(rows: Iterable[Mapping[str, Any]], destination: Path, record: Mapping[str, Any]) -> None:
+    """A table of the columns of transcriptions; `record` says what made it.
+
+    Which columns there are, and of which types, is known after the last row: until then the rows wait on disk.
+    """
+    types: dict[str, pa.DataType] = {}
+    with TemporaryFile() as file, replacing(destination) as temporary:
+        waiting = Waiting[Mapping[str, Any]](file)
+        for row in rows:
+            _widen(types, row)
+            waiting.add(row)
+        if not types:
+            _widen(types, columns_of(Transcription("", "")))
+        types = _known(types)
+        schema = pa.schema(list(types.items()), metadata={"fada": json.dumps(record, ensure_ascii=False)})
+        cells = ({key: _cell(value, types[key]) for key, value in row.items()} for row in waiting)
+        with pq.ParquetWriter(temporary, schema) as writer:
+            while group := list(islice(cells, BATCH * GROUP_BATCHES)):
+                writer.write_table(pa.Table.from_pylist(group, schema=schema))
 
 
 def write_parquet(
@@ -276,16 +292,6 @@ def _cell(value: Any, kind: pa.DataType) -> Any:
     if value is None or isinstance(value, str) or not pa.types.is_string(kind):
         return value
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
-
-
-def _table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """A table with the columns of all rows, in types that hold all their values."""
-    types: dict[str, pa.DataType] = {}
-    for row in rows:
-        _widen(types, row)
-    types = _known(types)
-    cells = [{key: _cell(value, types[key]) for key, value in row.items()} for row in rows]
-    return pa.Table.from_pylist(cells, schema=pa.schema(list(types.items())))
 
 
 def _schema(extra: Mapping[str, pa.DataType], fixed: set[str], licence: str | None, citation: str | None) -> pa.Schema:
