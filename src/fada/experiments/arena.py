@@ -11,7 +11,7 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
@@ -38,11 +38,11 @@ from fada.evaluation.significance import mean_sem
 from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
 from fada.evaluation.table import markdown_table
 from fada.experiments.division import divided, drawn, page_of
-from fada.experiments.ladder import RUNGS, Ladder, Rung
-from fada.experiments.worth import predict
+from fada.experiments.ladder import RUNGS, About, Ladder, Rung
+from fada.experiments.worth import Rate, predict
 from fada.models.folders import DEFAULT_MODEL, resolve
 from fada.models.registry import load_recognizer
-from fada.training.adapt import AdaptSettings, adapt
+from fada.training.adapt import RECORD, AdaptSettings, adapt
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,26 @@ class Manuscript(BaseModel):
         return unicodedata.normalize("NFKD", self.manuscript).encode("ascii", "ignore").decode()
 
 
+class Learnt(BaseModel):
+    """What an adaptation brought by its own measure: see :class:`fada.training.adapt.Adaptation`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    before: float
+    after: float
+    p_value: float
+    kept: bool
+    expected: dict[int, float]
+    seconds: float
+
+
+class Told(About):
+    """What a rung found and used, with the adaptation it read with and the error rate that `fada worth` predicts."""
+
+    adaptation: Learnt | None = None
+    predicted: Rate | None = None
+
+
 class Read(BaseModel):
     """What one rung read of the test lines of a manuscript; `about` tells what it found and used."""
 
@@ -86,7 +106,7 @@ class Read(BaseModel):
     pages: list[str] = []
     texts: list[str]
     seconds: float
-    about: dict[str, Any] = {}
+    about: Told
     fada_version: str = __version__
 
 
@@ -217,7 +237,7 @@ class Arena:
         pool, test = divided(climb.lines, MOST)
         for count, missing in groupby(self._missing(one, seed), lambda rung: rung.corrected):
             if seed is None:
-                self._read(one, list(missing), self.model, test, 0, {})
+                self._read(one, list(missing), self.model, test)
             else:
                 self._adapted(one, list(missing), drawn(pool, count, seed), test, seed)
 
@@ -225,14 +245,19 @@ class Arena:
         self, one: Manuscript, rungs: Sequence[Rung], corrected: Sequence[Line], test: Sequence[Line], seed: int
     ) -> None:
         work = self._adapted_models / one.folder / f"{len(corrected)}-{seed}"
-        if not (work / "adapt.json").is_file():
+        if not (work / RECORD).is_file():
             adapt(self.model, corrected, work, self.settings.model_copy(update={"seed": seed}))
-        record = read_json(work / "adapt.json")
-        about = {name: record[name] for name in ("before", "after", "p_value", "kept", "expected", "seconds")}
-        self._read(one, rungs, str(work), test, seed, {"adaptation": about})
+        learnt = validated(Learnt, read_json(work / RECORD), work / RECORD)
+        self._read(one, rungs, str(work), test, seed, learnt)
 
     def _read(
-        self, one: Manuscript, rungs: Sequence[Rung], model: str, test: Sequence[Line], seed: int, about: dict[str, Any]
+        self,
+        one: Manuscript,
+        rungs: Sequence[Rung],
+        model: str,
+        test: Sequence[Line],
+        seed: int = 0,
+        learnt: Learnt | None = None,
     ) -> None:
         """Read the test lines with one model by several rungs; the network runs once."""
         log.info("%s: %s", one.manuscript, ", ".join(rung.name for rung in rungs))
@@ -240,8 +265,7 @@ class Arena:
         for rung in rungs:
             started = time.monotonic()
             texts, told = ladder.read(rung, one.language)
-            if rung is PLAIN:
-                told["predicted"] = asdict(predict(ladder.emissions))
+            predicted = predict(ladder.emissions) if rung is PLAIN else None
             read = Read(
                 manuscript=one.manuscript,
                 rung=rung.name,
@@ -252,7 +276,7 @@ class Arena:
                 pages=[page_of(line) for line in test] if rung is PLAIN else [],
                 texts=texts,
                 seconds=round(time.monotonic() - started, 2),
-                about={**about, **told},
+                about=Told(**dict(told), adaptation=learnt, predicted=predicted),
             )
             write_json(self._path(one, rung, seed), read.model_dump(exclude_defaults=True))
 
@@ -433,8 +457,8 @@ def _inferred_table(found: Found) -> Iterator[str]:
     for one in found.manuscripts:
         for rung in (rung for rung in RUNGS if rung.knowing == "inferred"):
             read = found.reads.get((one.manuscript, rung.name, 0))
-            if read and "inferred" in read.about:
-                rows.append([one.manuscript, f"{one.language}-{one.century}", rung.short, str(read.about["inferred"])])
+            if read and read.about.inferred:
+                rows.append([one.manuscript, f"{one.language}-{one.century}", rung.short, read.about.inferred])
     if rows:
         yield from ("### Which domain was inferred", "")
         yield markdown_table(["manuscript", "domain", "model", "inferred"], rows)
@@ -446,8 +470,8 @@ def _right(found: Found) -> Iterator[str]:
     languages, off, sure = 0, [], []
     for one in found.manuscripts:
         about = found.reads[one.manuscript, "inferred", 0].about
-        languages += str(about["inferred"]).startswith(f"{one.language} (")
-        if told := about.get("centuries"):
+        languages += str(about.inferred).startswith(f"{one.language} (")
+        if told := about.centuries:
             off.append(abs(int(max(told, key=lambda name: told[name]).rpartition("-")[2]) - one.century))
             sure.append(max(told.values()))
     yield f"The language is right {languages} of {len(found.manuscripts)} times."
@@ -462,12 +486,12 @@ def _right(found: Found) -> Iterator[str]:
 def _predicted_table(found: Found, evaluation: SystemsEvaluation) -> Iterator[str]:
     rows, inside = [], 0
     for one in found.manuscripts:
-        predicted = found.reads[one.manuscript, PLAIN.name, 0].about.get("predicted")
+        predicted = found.reads[one.manuscript, PLAIN.name, 0].about.predicted
         if predicted:
             real = evaluation.evaluations[PLAIN.name].per_domain[one.manuscript].cer
-            inside += predicted["low"] <= real <= predicted["high"]
-            between = f"{predicted['low']:.1f} to {predicted['high']:.1f}"
-            rows.append([one.manuscript, f"{predicted['cer']:.1f}", between, f"{real:.1f}"])
+            inside += predicted.low <= real <= predicted.high
+            between = f"{predicted.low:.1f} to {predicted.high:.1f}"
+            rows.append([one.manuscript, f"{predicted.cer:.1f}", between, f"{real:.1f}"])
     if rows:
         yield from ("### Predicted without ground truth (`fada worth`) against real: plain reading", "")
         yield markdown_table(["manuscript", "predicted CER", "80 % interval", "real CER"], rows)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fada._version import __version__
 from fada.common.files import write_json
@@ -87,14 +86,15 @@ def demo(out: str | os.PathLike[str], *, quick: bool = False, threads: int | Non
     test = [line for line in lines if line.split == "test"]
     log.info("%s: %d lines to read, none of which the model has seen", MANUSCRIPT, len(test), extra=BOLD)
     texts: dict[str, list[str]] = {}
-    about: dict[str, Any] = {}
+    inferred: list[str] = []
     known = Automatic(knowledge_of_model(resolve(DEFAULT_MODEL)))
     ladder = Ladder(load_recognizer(DEFAULT_MODEL), test, known)
     for rung in RUNGS:
         if rung.corrected:
             _adapt(out, pool, QUICK if quick else AdaptSettings(), threads)
             ladder = Ladder(load_recognizer(_adapted(out, rung.corrected)), test, known)
-        texts[rung.name], about[rung.name] = ladder.read(rung, LANGUAGE)
+        texts[rung.name], about = ladder.read(rung, LANGUAGE)
+        inferred += [about.inferred] if about.inferred else []
     _write_run(out, source, test, texts)
     names = [rung.name for rung in RUNGS]
     report = write_report(
@@ -105,7 +105,7 @@ def demo(out: str | os.PathLike[str], *, quick: bool = False, threads: int | Non
         compared=names[-1],
         command="fada demo",
     )
-    return Demo(out, report.views[0], report.path, str(about[names[1]]["inferred"]))
+    return Demo(out, report.views[0], report.path, inferred[0])
 
 
 def _adapted(out: Path, corrected: int) -> Path:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from fada.data.line import Line
 from fada.decoding.emissions import Emissions
@@ -55,6 +57,28 @@ RUNGS = (
 )
 
 
+class About(BaseModel):
+    """What a rung found and used.
+
+    Attributes:
+        certainty: of the recogniser.
+        weights: of the decoder, by name.
+        knowledge, characters: its name and how much text it is of.
+        inferred, probabilities, bits, centuries: how it was found, where it was not given.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    certainty: float
+    weights: str
+    knowledge: str | None = None
+    characters: int | None = None
+    inferred: str | None = None
+    probabilities: dict[str, float] = {}
+    bits: float | None = None
+    centuries: dict[str, float] = {}
+
+
 class Ladder:
     """Lines as a recogniser sees them, read by any rung that needs no further correcting; the network runs once.
 
@@ -68,18 +92,18 @@ class Ladder:
         self.emissions: Emissions = recognizer.emit(lines)
         self.known = known
 
-    def read(self, rung: Rung, language: str) -> tuple[list[str], dict[str, Any]]:
+    def read(self, rung: Rung, language: str) -> tuple[list[str], About]:
         """The texts of the lines, and what was found and used."""
         decision = self._decided(rung.knowing, language)
         texts = BeamSearch(self.emissions, decision.knowledge).choose(decision.weights)
-        about: dict[str, Any] = {"certainty": round(decision.certainty, 4), "weights": decision.weights.name}
+        about = About(certainty=round(decision.certainty, 4), weights=decision.weights.name)
         if decision.knowledge.name:
-            about |= {"knowledge": decision.knowledge.name, "characters": decision.knowledge.characters}
+            about.knowledge, about.characters = decision.knowledge.name, decision.knowledge.characters
         if (found := decision.posterior) is not None:
-            shares = zip(found.names, (round(p, 4) for p in found.probabilities), strict=True)
-            likely = {name: share for name, share in shares if share >= 0.01}
-            about |= {"inferred": str(found), "probabilities": likely, "bits": round(found.bits, 3)}
-            about["centuries"] = {name: round(p, 4) for name, p in found.centuries}
+            shares = zip(found.names, found.probabilities, strict=True)
+            about.inferred, about.bits = str(found), round(found.bits, 3)
+            about.probabilities = {name: round(share, 4) for name, share in shares if share >= 0.01}
+            about.centuries = {name: round(share, 4) for name, share in found.centuries}
         return texts, about
 
     def _decided(self, knowing: Knowing, language: str) -> Decision:
