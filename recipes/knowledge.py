@@ -7,14 +7,17 @@
 
 DATA is the folder with `texts`, LINES what `recipes/medieval.py` wrote, OUT the folder `knowledge` of the model.
 
-`build` writes a `.fada` file for each language, and for each of its centuries with enough text, from the training lines
-and those files of `texts` that name no manuscript of `recipes/unseen.yaml`; and what the model was trained on.
+`build` writes a `.fada` file for each language, and for each of its centuries with enough text, from the training and
+validation lines and those files of `texts` that name no manuscript of `recipes/unseen.yaml`; and what the model was
+trained on, the training lines alone.
 
 `weights` decodes manuscripts that are not in `recipes/unseen.yaml` with language models of 2,000 characters and more of
 their language, never of the manuscript itself, at several weights: the table from which the constants of
-`fada.decoding.defaults` come. `over` does so at the default weights with all text of the language, for several shares
-of what the recogniser has learnt that are divided out (`fada.decoding.knowledge.OVER`), several weights and length
-bonuses; with `--learnt fr` for emissions of a model that was trained on the French lines alone. `evidence` tells which
+`fada.decoding.defaults` come. `over` does so at the default weights with all text of the language, with and without
+the validation lines, for several shares of what the recogniser has learnt that are divided out
+(`fada.decoding.knowledge.OVER`), several weights and length bonuses; each is compared with the row `FORMER` by a paired
+randomisation over manuscripts, and the last row is what the others of a manuscript would have chosen for it. With
+`--learnt fr` for emissions of a model that was trained on the French lines alone. `evidence` tells which
 language and century each manuscript is found to be in by the knowledge of
 MODEL, made anew without the manuscript itself, and the error rates without and with that; manuscripts that are the only
 one of their language are left out. EMISSIONS are what `fada emit` stores of lines called `…/manuscript/page/line`.
@@ -26,13 +29,14 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import yaml
+from medieval import SIGN_SEMICOLON, SMALL_ET
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.defaults import BEAM, certainty_of, weights_for
@@ -52,12 +56,23 @@ CREMMA_16 = "Thibault Clérice, Alix Chagué, Anaïs Mazoue. *CREMMA MSS 16*. gi
 """Whom to name for the letters of the 16th century among the texts, beside those of the lines."""
 ORDER, SMOOTHING = 6, "kneser-ney"
 FOLDS = 5
+FLIPS = 20_000
+"""Of signs, for a paired test."""
 LINES_PER_MANUSCRIPT, FEWEST_LINES = 16, 6
 SIZES = (2_000, 8_000, 30_000, 10**9)
 WEIGHTS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
 BONUS = 1.8
-OVERS = ((0.0, 1.0, 1.8), (0.3, 1.2, 1.2), (0.4, 1.1, 1.0), (0.4, 1.2, 1.2), (0.4, 1.4, 1.0), (0.5, 1.0, 0.8))
-"""Share of what the recogniser has learnt, times the default weight without that, length bonus per weight."""
+FORMER = (False, 0.4, 1.2, 1.2)
+OVERS = (
+    FORMER,
+    (False, 0.4, 1.45, 1.2),
+    (True, 0.0, 1.0, 1.8),
+    (True, 0.4, 1.2, 1.2),
+    (True, 0.4, 1.45, 1.2),
+    (True, 0.4, 1.7, 1.2),
+)
+"""Whether with the validation lines, share of what the recogniser has learnt, times the default weight without that,
+length bonus per weight."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +82,8 @@ class Body:
     domain: str
     manuscripts: frozenset[str]
     lines: list[str]
-    is_read: bool = False
-    """Whether the model has learnt to read these lines."""
+    learnt: list[str] = field(default_factory=list)
+    """Those of the lines that the model has learnt to read."""
 
     @property
     def language(self) -> str:
@@ -82,13 +97,19 @@ def unseen() -> set[str]:
     return {one["manuscript"] for one in (*listed["arena"], *listed["demo"])}
 
 
-def bodies(data: Path, lines: Path) -> list[Body]:
-    """All text that may be used."""
+def bodies(data: Path, lines: Path, *, validation: bool = True) -> list[Body]:
+    """All text that may be used, with the validation lines or without."""
     left_out = unseen()
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    learnt: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in pq.read_table(lines / "train.parquet", columns=["text", "domain", "manuscript"]).to_pylist():
-        found[row["domain"], row["manuscript"]].append(row["text"])
-    result = [Body(domain, frozenset([name]), texts, True) for (domain, name), texts in found.items()]
+        learnt[row["domain"], row["manuscript"]].append(row["text"])
+    found = defaultdict(list, {key: list(texts) for key, texts in learnt.items()})
+    for name in ("catmus_fr", "latin_script") if validation else ():
+        for row in pq.read_table(data / name / "validation.parquet").drop_columns("image").to_pylist():
+            if row["manuscript"] not in left_out:
+                domain = f"{row.get('language') or 'fr'}-{row['century']}"
+                found[domain, row["manuscript"]].append(row["text"].replace(SIGN_SEMICOLON, SMALL_ET))
+    result = [Body(key[0], frozenset([key[1]]), texts, learnt.get(key, [])) for key, texts in found.items()]
     trained = {domain.partition("-")[0] for domain, _ in found}
     for row in (data / "texts" / "README.md").read_text(encoding="utf-8").splitlines():
         if match := re.match(r"\| `([\w-]+)\.txt` \| \d+ \|.*\| (.*) \|$", row):
@@ -105,7 +126,7 @@ def build(data: Path, lines: Path, out: Path) -> None:
     every = bodies(data, lines)
     named = (HERE / "medieval.credits.md").read_text(encoding="utf-8").partition("\n* ")[2].partition("\n\n")[0]
     credits_ = [*(" ".join(one.split()) for one in named.split("\n* ")), CREMMA_16]
-    texts = [text for body in every if body.is_read for text in body.lines]
+    texts = [text for body in every for text in body.learnt]
     out.mkdir(parents=True, exist_ok=True)
     TargetSet.from_texts({"medieval": texts}).save(out / TRAINING)
     CharNgram.train(texts, 2, SMOOTHING).save(out / TRAINING_PAIRS)
@@ -262,41 +283,56 @@ def print_weights(rows: Sequence[dict]) -> None:
 
 
 def study_over(data: Path, lines: Path, stored: Sequence[Path], learnt: str | None) -> None:
-    """Mean change of the error rate with what the recogniser has learnt divided out, and how many documents gain."""
-    every = bodies(data, lines)
-    changes = defaultdict[tuple[float, float, float], list[float]](list)
+    """Change of the error rate with what the recogniser has learnt divided out: mean of documents, how many gain."""
+    every = {validation: bodies(data, lines, validation=validation) for validation in (False, True)}
+    rows = []
     for emissions in map(Emissions.load, stored):
         for document in documents(emissions):
             language = document.domain.partition("-")[0]
-            others = [body for body in every if document.manuscript not in body.manuscripts]
-            text = [text for body in others if body.language == language for text in body.lines]
-            if not text:
+            others = {key: [b for b in some if document.manuscript not in b.manuscripts] for key, some in every.items()}
+            texts = {key: [t for b in some if b.language == language for t in b.lines] for key, some in others.items()}
+            if not texts[False]:
                 continue
-            read = [b for b in others if b.is_read and learnt in (None, b.language)]
-            assumed = CharNgram.train([text for body in read for text in body.lines], 2, SMOOTHING)
-            model = CharNgram.train(text, ORDER, SMOOTHING)
+            read = [text for body in others[True] if learnt in (None, body.language) for text in body.learnt]
+            assumed = CharNgram.train(read, 2, SMOOTHING)
+            models = {key: CharNgram.train(text, ORDER, SMOOTHING) for key, text in texts.items()}
             plain = CTCBeamDecoder(emissions.symbols, emissions.blank, BEAM)
             before = document.cer([best[0].text for best in plain.decode_batch(document.log_probs)])
-            usual = weights_for(sum(map(len, text)), certainty_of(document.log_probs)).lm_weight
-            for share, times, bonus in OVERS:
-                known = plain.replace(
-                    lm=model.over(assumed, share), lm_weight=times * usual, length_bonus=bonus * times * usual
-                )
+            row = []
+            for validation, share, times, bonus in OVERS:
+                characters = sum(map(len, texts[validation]))
+                weight = times * weights_for(characters, certainty_of(document.log_probs)).lm_weight
+                model = models[validation].over(assumed, share)
+                known = plain.replace(lm=model, lm_weight=weight, length_bonus=bonus * weight)
                 after = document.cer([best[0].text for best in known.decode_batch(document.log_probs)])
-                changes[share, times, bonus].append(100 * (after / max(before, 0.1) - 1))
-    print("| share | times the weight | bonus | documents | change (mean) | standard error | worse |")
-    print("|---|---|---|---|---|---|---|")
-    for setting, values in changes.items():
-        error, worse = np.std(values, ddof=1) / np.sqrt(len(values)), sum(value > 0 for value in values)
-        cells = [*(f"{value:g}" for value in setting), str(len(values)), f"{np.mean(values):+.1f} %", f"{error:.1f}"]
-        print(f"| {' | '.join(cells)} | {worse} |")
+                row.append(100 * (after / max(before, 0.1) - 1))
+            rows.append(row)
+    print_over(np.array(rows))
+
+
+def print_over(changes: np.ndarray) -> None:
+    """A row for each setting, and one for that which is best on all manuscripts but the one that is read."""
+    former, all_but_one = changes[:, OVERS.index(FORMER)], changes.sum(axis=0) - changes
+    chosen = changes[np.arange(len(changes)), all_but_one.argmin(axis=1)]
+    print(
+        "| validation lines | share | times the weight | bonus | documents | change (mean) | standard error | worse "
+        "| the worst | against the former | p |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    told = [[str(cell) for cell in setting] for setting in OVERS]
+    for setting, values in [*zip(told, changes.T, strict=True), (["best of the others", "", "", ""], chosen)]:
+        error, gained = np.std(values, ddof=1) / np.sqrt(len(values)), values - former
+        signs = np.random.default_rng(0).choice([-1, 1], (FLIPS, len(values)))
+        p = (1 + np.sum(np.abs((signs * gained).mean(axis=1)) >= abs(gained.mean()) - 1e-12)) / (FLIPS + 1)
+        cells = [*setting, str(len(values)), f"{values.mean():+.1f} %", f"{error:.1f}", str((values > 0).sum())]
+        print(f"| {' | '.join(cells)} | {values.max():+.1f} % | {gained.mean():+.2f} | {p:.3f} |")
 
 
 def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path], learnt: str | None) -> None:
     """The language found for each manuscript, and the error rates without and with it."""
     every, candidates = bodies(data, lines), knowledge_of_model(model, centuries=False)
     if learnt is not None:
-        read = [text for body in every if body.is_read and body.language == learnt for text in body.lines]
+        read = [text for body in every if body.language == learnt for text in body.learnt]
         pairs = CharNgram.train(read, 2, SMOOTHING)
         candidates = {name: known.with_prior(None, pairs) for name, known in candidates.items()}
     found_of = defaultdict[tuple[str, str], list[tuple[bool, float, float]]](list)

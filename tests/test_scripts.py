@@ -43,10 +43,21 @@ def test_text_of_knowledge_is_of_seen_manuscripts_and_never_of_test_lines(
     for split, text in (("train", "learnt"), ("validation", "chosen by"), ("test", "tested")):
         columns = {"text": [text], "manuscript": ["a"], "domain": ["ca-14"]}
         pq.write_table(pa.table(columns), tmp_path / f"{split}.parquet")
+    for name, manuscripts in (("catmus_fr", ["c"]), ("latin_script", ["a", unseen])):
+        (tmp_path / name).mkdir()
+        for split in ("validation", "test"):
+            columns = {"text": [f"{split} of {m}" for m in manuscripts], "manuscript": manuscripts}
+            columns |= {"image": ["none"] * len(manuscripts), "century": ["14"] * len(manuscripts)}
+            columns |= {"language": ["ca"] * len(manuscripts)} if name == "latin_script" else {}
+            pq.write_table(pa.table(columns), tmp_path / name / f"{split}.parquet")
     table = f"| `ca-16.txt` | 1 | 4 | 1 | 0 | x: `b` |\n| `ca-15.txt` | 1 | 4 | 1 | 0 | x: `a`, `{unseen}` |\n"
     (tmp_path / "texts").mkdir()
     for name, text in (("README.md", table), ("ca-16.txt", "text\n"), ("ca-15.txt", "not to be used\n")):
         (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
     found = {(body.domain, *body.manuscripts): body for body in knowledge.bodies(tmp_path, tmp_path)}
-    assert {key: body.lines for key, body in found.items()} == {("ca-14", "a"): ["learnt"], ("ca-16", "b"): ["text"]}
-    assert [key for key, body in found.items() if body.is_read] == [("ca-14", "a")]
+    assert {key: body.lines for key, body in found.items()} == {
+        ("ca-14", "a"): ["learnt", "validation of a"],
+        ("ca-16", "b"): ["text"],
+        ("fr-14", "c"): ["validation of c"],
+    }
+    assert {key: body.learnt for key, body in found.items() if body.learnt} == {("ca-14", "a"): ["learnt"]}

@@ -18,7 +18,7 @@ _UNCERTAIN, _PER_CERTAINTY, _LEAST = 0.85, 6.0, 0.25
 """Up to this certainty of the recogniser the weight is whole; above, it falls by this share of it, to the least."""
 _BONUS = 1.8
 """Length bonus per weight of the language model: about what a character costs under it, so that texts do not shrink."""
-_OVER, _BONUS_OVER = 1.2, 1.2
+_OVER, _BONUS_OVER = 1.45, 1.2
 """How many times the weight where what the recogniser has learnt is divided out, and the length bonus there."""
 
 
