@@ -126,8 +126,12 @@ def _root(
 
 
 _SHARED = {"examples", "options", "output", "words"}
-for _module in sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED):
-    importlib.import_module(f"{__name__}.{_module}").register(app)
+for _name in sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED):
+    _module: Any = importlib.import_module(f"{__name__}.{_name}")
+    if hasattr(_module, "group"):
+        app.add_typer(_module.group, name=_name)
+    else:
+        app.command(_name)(getattr(_module, _name))
 
 
 def _write_any_character() -> None:

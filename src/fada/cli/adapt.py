@@ -8,11 +8,6 @@ from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_k
 from fada.cli.output import echo
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("adapt")(adapt)
-
-
 @with_reading()
 @with_knowledge(*NO_DOMAIN)
 def adapt(

@@ -7,11 +7,6 @@ import typer
 from fada.cli.output import Format, chosen_format, print_json, print_rows
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(analyze)
-
-
 def analyze(
     targets: Path = typer.Argument(help="A target file (fada targets build)."),
     out: Path = typer.Option(Path("figures"), "--out", "-o", help="Folder for the figures."),
@@ -27,10 +22,7 @@ def analyze(
     as_json: bool = typer.Option(False, "--json", help="Print the files and the shift as JSON."),
     as_csv: bool = typer.Option(False, "--csv", help="Print the shift as CSV."),
 ) -> None:
-    """Draw frequency heat map, Pearson correlations, LOWESS trends, and what drives the shift between two domains.
-
-    Example: fada analyze targets.json -o figures --from 13 --to 15
-    """
+    """Draw frequency heat map, Pearson correlations, LOWESS trends, and what drives the shift between two domains."""
     from fada.targets.figures import analyze as draw
     from fada.targets.figures import shift_pair, shift_rows
     from fada.targets.target_set import TargetSet

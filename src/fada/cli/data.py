@@ -13,7 +13,7 @@ from fada.errors import FadaError
 if TYPE_CHECKING:
     from fada.data.line import LineSet
 
-app = typer.Typer(no_args_is_help=True, help="Look at lines of text, convert them, get the published sets.")
+group = typer.Typer(no_args_is_help=True, help="Look at lines of text, convert them, get the published sets.")
 
 
 class OutputFormat(StrEnum):
@@ -42,7 +42,7 @@ Source = Annotated[
 ]
 
 
-@app.command("inspect")
+@group.command("inspect")
 @with_reading()
 def inspect_command(
     reading: ReadingOptions,
@@ -82,7 +82,7 @@ def inspect_command(
         raise typer.Exit(1)
 
 
-@app.command("convert")
+@group.command("convert")
 @with_reading()
 def convert_command(
     reading: ReadingOptions,
@@ -104,7 +104,7 @@ def convert_command(
     _convert(lines, destination, format)
 
 
-@app.command("build")
+@group.command("build")
 @with_reading()
 def build_command(
     reading: ReadingOptions,
@@ -121,7 +121,7 @@ def build_command(
     _convert(Choice.load(chosen).taken(read_lines(source, **reading.given())), destination)
 
 
-@app.command("published")
+@group.command("published")
 def published_command(
     name: Annotated[str | None, typer.Argument(help="hpgt, catmus or edacc; without it, all are listed.")] = None,
     source: Annotated[
@@ -198,8 +198,3 @@ def _tell(lines: "LineSet", most: int = 10) -> None:
         echo(f"  {one}", err=True)
     if len(lines.skipped) > most:
         echo(f"  ... and {lines.skipped_count - most} more", err=True)
-
-
-def register(parent: typer.Typer) -> None:
-    """Add the verbs."""
-    parent.add_typer(app, name="data")

@@ -22,11 +22,7 @@ log = logging.getLogger(__name__)
 _COLUMNS = ("id", "domain", "rank", "text", "score", "log_prob", "distance")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("decode")(with_knowledge()(decode))
-
-
+@with_knowledge()
 def decode(
     known: KnowledgeOptions,
     emissions: Path = typer.Argument(..., help="The .npz file of log-probabilities."),

@@ -9,6 +9,8 @@ from fada.cli.output import echo
 from fada.cli.transcribe import BATCH, DEVICE, RESTART, THREADS, open_model, show_problems
 
 
+@with_reading()
+@with_cluster()
 def emit(
     reading: ReadingOptions,
     where: ClusterOptions,
@@ -41,8 +43,3 @@ def emit(
     summary = run(recognizer, lines, out, job, Execution(batch_size, restart, part, cluster))
     show_problems(summary.failed, summary.notes)
     echo(f"{summary.transcribed} lines emitted, {len(summary.failed)} failed: {summary.files[0]}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("emit")(with_reading()(with_cluster()(emit)))

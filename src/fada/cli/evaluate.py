@@ -21,6 +21,7 @@ THRESHOLD_EXCEEDED = 3
 """Exit code when the error rate is above ``--max-cer``; 1 is a failure of ours, 2 the user's mistake."""
 
 
+@with_reading("domain", "domain_from", "encoding", "id_column", "read_as")
 @with_knowledge(*NO_DOMAIN)
 def evaluate(
     reading: ReadingOptions,
@@ -221,8 +222,3 @@ def _print_details(result: "SystemsEvaluation", lists: "Lists", by: list[str]) -
     for kind, by_system in lists.items():
         for name, rows in by_system.items():
             print_rows(readable(rows), f"{name}: {kind}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(with_reading("domain", "domain_from", "encoding", "id_column", "read_as")(evaluate))

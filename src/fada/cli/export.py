@@ -7,11 +7,6 @@ import typer
 from fada.cli.output import echo
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("export")(export)
-
-
 def export(
     run: Path = typer.Argument(..., help="Run folder, finished; with --onnx also a model folder or built-in model."),
     out: Path = typer.Option(..., "--out", "-o", help="The model folder to write; with --onnx, the file."),

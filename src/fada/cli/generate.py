@@ -8,11 +8,6 @@ from fada.cli.lipogram import MODEL
 from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(generate)
-
-
 def generate(
     prompt: str = typer.Argument(..., help="What the model continues."),
     model: str | None = MODEL,

@@ -7,13 +7,13 @@ import typer
 from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
 
-knowledge_app = typer.Typer(
+group = typer.Typer(
     help="What is known of a language or domain, in one file: its language model and how often it uses each character.",
     no_args_is_help=True,
 )
 
 
-@knowledge_app.command("build")
+@group.command("build")
 @with_reading("text_column", "encoding", "split")
 def build(
     reading: ReadingOptions,
@@ -49,7 +49,7 @@ def build(
     echo(f"{out}: {about.name}, {about.characters} characters of text{bits}")
 
 
-@knowledge_app.command("list")
+@group.command("list")
 def show_all(
     as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     as_csv: bool = typer.Option(False, "--csv", help="Print the table as CSV."),
@@ -76,7 +76,7 @@ def show_all(
     print_rows(rows, "knowledge that comes with fada", shown)
 
 
-@knowledge_app.command("show")
+@group.command("show")
 def show(
     file: str = typer.Argument(help="A .fada file, or the name of a built-in one."),
     as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
@@ -92,8 +92,3 @@ def show(
         told = ", ".join(value) if isinstance(value, tuple) else value
         if told not in (None, ""):
             echo(f"{name}: {told}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(knowledge_app, name="knowledge")

@@ -106,8 +106,3 @@ def lipogram(
         for s in stories
     ]
     print_rows(rows, f"without {' '.join(letters)}, {mode.value}", output)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(lipogram)

@@ -24,8 +24,3 @@ def merge(
     merged = run([Path(path) for path in found], out)
     failed = f", {merged.left_out} could not be read" if merged.left_out else ""
     echo(f"{merged.parts} parts, {merged.lines} {merged.unit}{failed}: {out}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("merge")(merge)

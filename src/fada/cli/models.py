@@ -4,10 +4,10 @@ import typer
 
 from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 
-models = typer.Typer(help="Recognition models: list what can be trained, describe one.", no_args_is_help=True)
+group = typer.Typer(help="Recognition models: list what can be trained, describe one.", no_args_is_help=True)
 
 
-@models.command("list")
+@group.command("list")
 def list_models(
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
@@ -20,7 +20,7 @@ def list_models(
     print_rows(rows, "Models for fada train --model", chosen_format(as_json, as_csv))
 
 
-@models.command()
+@group.command()
 def describe(
     name: str = typer.Argument(help="One of `fada models list`, a model folder, a run folder, or a hub name."),
     as_json: bool = AS_JSON,
@@ -31,8 +31,3 @@ def describe(
 
     rows = [{"property": key, "value": str(value)} for key, value in describe_model(name).items()]
     print_rows(rows, name, chosen_format(as_json, as_csv))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(models, name="models")

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from fada.experiments.arena import Arena
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("reproduce")(with_cluster(*NO_JOBS)(reproduce))
-
-
+@with_cluster(*NO_JOBS)
 def reproduce(
     where: ClusterOptions,
     name: str = typer.Argument(

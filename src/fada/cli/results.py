@@ -7,11 +7,6 @@ import typer
 from fada.cli.output import echo
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("results")(results)
-
-
 def results(
     folder: Path = typer.Argument(Path("results"), help="Folder that `fada reproduce` wrote."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Markdown file to write, such as docs/results.md."),

@@ -16,13 +16,6 @@ class PageFormat(StrEnum):
     PAGE = "page"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(
-        epilog="Example: `fada segment scans/ --out found/ --draw`, then `fada transcribe found/ --out transcribed/`"
-    )(segment)
-
-
 def segment(
     pages: list[Path] = typer.Argument(help="Page images, TIFFs of many pages, PDFs, folders, IIIF manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for the ALTO or PAGE files and the images they are of."),

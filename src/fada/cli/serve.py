@@ -7,11 +7,6 @@ import typer
 from fada.cli.output import echo
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("serve")(serve)
-
-
 def serve(
     folder: Path = typer.Argument(Path("desk"), help="Project folder: documents, lines and models are kept in it."),
     host: str = typer.Option(

@@ -1,4 +1,4 @@
-"""`fada study` and `fada demo`: the whole story with one command."""
+"""`fada study`: the whole story with one command, on one's own lines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +12,8 @@ if TYPE_CHECKING:
     from fada.experiments.study import Study
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("study")(with_reading()(with_cluster(*NO_JOBS)(study)))
-    app.command("demo")(demo)
-
-
+@with_reading()
+@with_cluster(*NO_JOBS)
 def study(
     reading: ReadingOptions,
     where: ClusterOptions,
@@ -46,35 +42,11 @@ def study(
     settings = {"model": model, "epochs": epochs, "batch_size": batch_size, "patience": 0, "seed": seed, **columns}
     with where.workers(out / "study", jobs) as workers:
         done = run_study(sources, out, settings, {"lam": lam, "distance": distance, "scale": scale}, workers=workers)
-    _print(done)
+    print_study(done)
 
 
-def demo(
-    out: Path = typer.Option(Path("demo-output"), "--out", "-o", help="Folder for everything the demo makes."),
-    quick: bool = typer.Option(False, "--quick", help="A few steps of each training: shows the path, not the result."),
-    paper: bool = typer.Option(False, "--paper", help="The paper's story instead, on synthetic lines; some minutes."),
-    jobs: int = typer.Option(2, "--jobs", min=1, help="Trainings at a time, with --paper."),
-    threads: int | None = typer.Option(None, min=1, help="Trainings at a time, without --paper. [one a core]"),
-) -> None:
-    """A manuscript that the built-in model never saw, read better step by step: its language found, lines corrected.
-
-    With --paper everything that the paper tells of: targets, training with and without alignment, tuning, guided
-    decoding.
-    """
-    if paper:
-        from fada.experiments.paper_demo import paper_demo
-
-        _print(paper_demo(out, quick=quick, jobs=jobs))
-        return
-    from fada.experiments.demo import demo as run
-
-    done = run(out, quick=quick, threads=threads)
-    print_rows(done.rows(), f"{done.view.results[0].evaluation.lines} lines on other pages than the corrected ones")
-    echo(f"language found: {done.told}")
-    echo(f"report: {done.report}")
-
-
-def _print(result: "Study") -> None:
+def print_study(result: "Study") -> None:
+    """Its tables, what to beware of, and where the report is."""
     title = f"CER in percent with 95 % intervals, {result.view.results[0].evaluation.clusters} test lines"
     print_rows(result.rows(), title)
     print_rows(result.tests(), "against the standard model with plain beam search", digits=3)

@@ -7,11 +7,6 @@ import typer
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(synth)
-
-
 def synth(
     out: Path = typer.Argument(help="Folder for the set: train, validation and test as parquet, and synthetic.json."),
     lines: int = typer.Option(1690, "--count", help="Lines in all domains together."),

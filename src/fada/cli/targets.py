@@ -13,15 +13,10 @@ if TYPE_CHECKING:
     from fada.targets.distribution import CharDistribution
     from fada.targets.target_set import TargetSet
 
-targets_app = typer.Typer(no_args_is_help=True, help="Character distributions per domain: build, show, compare, edit.")
+group = typer.Typer(no_args_is_help=True, help="Character distributions per domain: build, show, compare, edit.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group to the command line."""
-    app.add_typer(targets_app, name="targets")
-
-
-@targets_app.command()
+@group.command()
 @with_reading(*TEXTS)
 @with_cluster()
 def build(
@@ -46,8 +41,6 @@ def build(
 
     Of lines that are divided into train, validation and test, those to train on are counted, unless --split says
     otherwise (--split all for all of them). An edited file is not replaced without --overwrite.
-
-    Example: fada targets build letters/1650 letters/1850 -o targets.json
     """
     from fada.common.files import check_file
     from fada.common.say import progress_bar
@@ -98,7 +91,7 @@ def build(
     _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
 
 
-@targets_app.command()
+@group.command()
 def show(
     file: Path = typer.Argument(help="A target file."),
     domain: list[str] = typer.Option([], "--domain", "-d", help="Only this domain; repeatable."),
@@ -107,10 +100,7 @@ def show(
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
-    """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it.
-
-    Example: fada targets show targets.json --domain 14 --all
-    """
+    """Frequencies in percent with bars, ± one standard error: what was counted on little text shows it."""
     from fada.targets.target_set import TargetSet
 
     loaded = TargetSet.load(file)
@@ -124,7 +114,7 @@ def show(
     _print_frequencies(targets, order if every else order[:top])
 
 
-@targets_app.command()
+@group.command()
 def compare(
     files: list[Path] = typer.Argument(help="Target files: every domain is compared with every other."),
     distance: list[str] = typer.Option(
@@ -134,10 +124,7 @@ def compare(
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
-    """Pearson correlation and distances between domains.
-
-    Example: fada targets compare targets.json
-    """
+    """Pearson correlation and distances between domains."""
     from fada.targets.target_set import TargetSet
 
     stems = [file.stem for file in files]
@@ -167,7 +154,7 @@ def compare(
             print_rows(rows, title=measure, digits=3 if measure == "pearson" else 4)
 
 
-@targets_app.command()
+@group.command()
 def edit(
     file: Path = typer.Argument(help="A target file, changed in place unless --out is given."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write here instead."),
@@ -188,8 +175,6 @@ def edit(
     Order: mix, smooth, multiply, frequency. With --mix the changes are made to the mixture, unless --domain says
     otherwise. Without --mix, --as makes a changed copy of one domain.
     Characters that are hard to type go by name: space=0, U+0301=0.
-
-    Example: fada targets edit targets.json --frequency u=0 --multiply e=0.5
     """
     from fada.targets.target_set import TargetSet
 
@@ -216,17 +201,14 @@ def edit(
     _print_summary(targets, str(out or file), chosen_format(as_json, as_csv))
 
 
-@targets_app.command()
+@group.command()
 def merge(
     files: list[Path] = typer.Argument(help="Target files counted with the same normaliser."),
     out: Path = typer.Option(..., "--out", "-o", help="The target file to write."),
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
 ) -> None:
-    """Add the counts of several target files: exactly what counting all of their text would have given.
-
-    Example: fada targets merge a.json b.json -o both.json
-    """
+    """Add the counts of several target files: exactly what counting all of their text would have given."""
     from functools import reduce
 
     from fada.targets.target_set import TargetSet

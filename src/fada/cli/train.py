@@ -11,6 +11,7 @@ from fada.cli.output import echo
 from fada.errors import FadaError
 
 
+@with_reading()
 def train(
     context: typer.Context,
     reading: ReadingOptions,
@@ -67,8 +68,6 @@ def train(
 
     The run folder holds the model, metrics of every epoch, predictions and emissions. After an interruption, the same
     command with --resume ends with the same result.
-
-    Example: fada train --model french --data my_lines --epochs 10 --out runs/mine
     """
     from fada.common.settings import read_recipe
     from fada.training.settings import TrainSettings
@@ -99,8 +98,3 @@ def train(
     for system, rates in metrics[split].items():
         echo(f"{system}, {split} lines: CER {rates['cer']:.2f} %, WER {rates['wer']:.2f} %")
     echo(f"{finished.folder}: best epoch {metrics['best_epoch']}, {metrics['seconds'] / 60:.1f} minutes")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(with_reading()(train))

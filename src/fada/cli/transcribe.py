@@ -35,11 +35,9 @@ RESTART = typer.Option(False, "--restart", help="Forget an unfinished job with t
 THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("transcribe")(with_reading()(with_knowledge(*NO_DOMAIN)(with_cluster()(transcribe))))
-
-
+@with_reading()
+@with_knowledge(*NO_DOMAIN)
+@with_cluster()
 def transcribe(
     reading: ReadingOptions,
     known: KnowledgeOptions,

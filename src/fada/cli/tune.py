@@ -133,8 +133,3 @@ def tune(
     for sentence in [*tuned.sentences(), *([added] if added else [])]:
         echo(sentence, err=True)
     echo(f"{path} ({tuned.evidence.seconds if tuned.evidence else 0:.1f} s)", err=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(tune)

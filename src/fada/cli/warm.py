@@ -1,13 +1,6 @@
 """`fada warm`: what the first line would wait for."""
 
-import typer
-
 from fada.cli.output import echo
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("warm")(warm)
 
 
 def warm() -> None:

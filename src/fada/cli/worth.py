@@ -10,11 +10,6 @@ from fada.cli.output import AS_JSON, echo, print_json, print_rows
 SHOWN = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("worth")(worth)
-
-
 @with_reading()
 @with_knowledge(*NO_DOMAIN)
 def worth(
