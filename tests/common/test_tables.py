@@ -249,3 +249,45 @@ def test_values_of_an_arrow_file_that_repeat_are_read_few_at_a_time_and_not_to_i
     rows = list(read_rows(arrow_bomb(tmp_path / "t.arrow", "zstd", repeated)))
     assert len(rows) < 10
     assert "rows from here on are not read" in cast(Damage, rows[-1][1]).reason
+
+
+LONG = "a" * 1_000_000
+SHARED = pa.DictionaryArray.from_arrays(pa.array([0, *[1] * 4000], pa.int32()), ["b", LONG])
+BOMBS_IN_A_ROW = {
+    "dictionary": pa.ListArray.from_arrays(pa.array([0, 1, 4001], pa.int32()), SHARED),
+    "dictionary in a struct": pa.StructArray.from_arrays(
+        [pa.LargeListArray.from_arrays(pa.array([0, 1, 4001], pa.int64()), SHARED)], ["deep"]
+    ),
+    "map": pa.MapArray.from_arrays(pa.array([0, 1, 4001], pa.int32()), pa.array(range(4001)), SHARED),
+    "views": pa.ListViewArray.from_arrays(
+        pa.array([0, 1], pa.int32()),
+        pa.array([1, 2000], pa.int32()),
+        pa.ListViewArray.from_arrays(
+            pa.array([0] * 2001, pa.int32()), pa.array([1, *[99_999] * 2000], pa.int32()), pa.nulls(99_999)
+        ),
+    ),
+    "runs": pa.ListArray.from_arrays(
+        pa.array([0, 1, 4001], pa.int32()), pa.RunEndEncodedArray.from_arrays([1, 4001], ["b", LONG])
+    ),
+    "nothing": pa.ListArray.from_arrays(pa.array([0, 1, 200_000_000], pa.int32()), pa.nulls(200_000_000)),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS_IN_A_ROW)
+def test_a_row_in_which_few_bytes_stand_for_gigabytes_is_left_out_and_counted(tmp_path: Path, kind: str) -> None:
+    sound, bomb = read_rows(arrow_bomb(tmp_path / "t.arrow", "zstd", BOMBS_IN_A_ROW[kind]))
+    assert isinstance(sound[1], dict)
+    assert "the row unpacks to" in cast(Damage, bomb[1]).reason
+
+
+def test_a_list_in_a_parquet_file_that_names_one_long_value_often_is_left_out_and_counted(tmp_path: Path) -> None:
+    many = [str(number) for number in range(20_000)]  # so that the values of its dictionary are short, on the average
+    indices = pa.array([*range(20_000), *[20_000] * 300], pa.int32())
+    values = pa.DictionaryArray.from_arrays(indices, [*many, "a" * 4_000_000])
+    table = pa.table({"text": pa.ListArray.from_arrays(pa.array([0, 20_000, 20_300], pa.int32()), values)})
+    pq.write_table(
+        table, tmp_path / "t.parquet", compression="zstd", dictionary_pagesize_limit=2**30, store_schema=False
+    )
+    (_, sound), (_, bomb) = read_rows(tmp_path / "t.parquet")
+    assert sound == {"text": many}
+    assert "the row unpacks to 1,200," in cast(Damage, bomb).reason

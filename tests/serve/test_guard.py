@@ -6,7 +6,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from PIL import Image
 
 from fada.errors import FadaError
 from fada.serve import jobs
+from fada.serve.export import Format
 from fada.serve.project import Limits, Project, safe_name, sniffed
 from fada.serve.server import listening, serve
 from tests.support.desks import finished, opened, put_document
@@ -186,6 +187,22 @@ def test_a_full_disk_is_told_and_a_job_waits_for_room(
         assert finished(client, job)["state"] == "done"
         assert client.get(f"/api/lines/{line['id']}").json()["text"] == line["text"]
         assert client.patch(f"/api/lines/{line['id']}", json=change).json()["text"] == "typed"
+
+
+def test_an_export_tells_a_full_disk_leaves_nothing_there_and_is_whole_again_with_room(tmp_path: Path) -> None:
+    with opened(tmp_path / "project") as client:
+        document = put_document(client.desk)
+
+        def exported() -> dict[str, Any]:
+            place = f"/api/documents/{document}/export"
+            return {one: client.get(place, params={"format": one, "only": "all"}) for one in get_args(Format)}
+
+        with files_up_to(100):
+            full = exported()
+        assert {one: answer.status_code for one, answer in full.items()} == dict.fromkeys(full, 503) | {"text": 200}
+        assert full["alto"].json()["error"] == "the disk of the server is full or does not answer."
+        assert not list((tmp_path / "project" / "tmp").iterdir())
+        assert {answer.status_code for answer in exported().values()} == {200}
 
 
 def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:

@@ -1,19 +1,23 @@
-"""What an Arrow file or stream claims to hold, read without Arrow, which unpacks whatever it is told to.
+"""What an Arrow file claims to hold, and what its values would take: Arrow itself unpacks whatever it is told to.
 
-Its messages are flatbuffers; the numbers of their fields are those of https://github.com/apache/arrow/tree/main/format.
+A file is looked at without Arrow: its messages are flatbuffers; the numbers of their fields are those of https://github.com/apache/arrow/tree/main/format.
 """
 
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fada.common.parquet import most_bytes, most_rows
 from fada.errors import FadaError
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 _MAGIC = b"ARROW1"
 _DICTIONARIES, _BATCH = 2, 3
-_BLOCK, _BUFFER, _PREFIX = 24, 16, 8
+_BLOCK, _BUFFER, _PREFIX, _VIEW, _POINTER = 24, 16, 8, 16, 8
 _OLD_COMPRESSION = b"ARROW:experimental_compression"
 
 
@@ -43,6 +47,67 @@ def sound_batches(path: Path) -> tuple[int, str]:
     except (struct.error, ValueError, OverflowError, OSError) as error:  # the last two of places that no file has
         return batches, f"a message is damaged: {error}"
     return batches, ""
+
+
+def unpacked_bytes(batch: Any) -> int:
+    """What the values of a record batch take at most, those that share their bytes counted every time."""
+    return sum(map(_bytes_of, batch.columns))
+
+
+def _bytes_of(column: Any) -> int:
+    """What the values of an Arrow array take at most; nothing is unpacked."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _bytes_of(column.storage)
+    if types.is_struct(kind):
+        return sum(map(_bytes_of, column.flatten()))
+    if types.is_map(kind):
+        start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        return sum(_listed(part.slice(start, end - start)) for part in (column.keys, column.items))
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        overlap = column.sizes.to_numpy().sum() > len(column.values)
+        return len(column) * _listed(column.values) if overlap else _listed(column.flatten())
+    if types.is_union(kind):
+        return len(column) * sum(_bytes_of(column.field(number)) for number in range(kind.num_fields))
+    if types.is_nested(kind) and not types.is_run_end_encoded(kind):
+        return _POINTER * len(column) + _listed(column.flatten())
+    return int(_sizes(column).sum() if may_share(kind) else column.nbytes)
+
+
+def _listed(column: Any) -> int:
+    """What the values of an Arrow array take at most as items of lists, where none takes nothing."""
+    return max(_bytes_of(column), _POINTER * len(column))
+
+
+def may_share(kind: Any) -> bool:
+    """Whether values of an Arrow type may share their bytes."""
+    return any(name in str(kind) for name in ("dictionary<", "run_end_encoded<", "_view"))
+
+
+def _sizes(column: Any) -> "NDArray[np.int64]":
+    """The bytes of each value of an Arrow array, at most."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        indices = column.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        return np.append(_sizes(column.dictionary), 0)[indices]
+    if types.is_run_end_encoded(kind):
+        places = column.offset + np.arange(len(column))
+        return _sizes(column.values)[column.run_ends.to_numpy().searchsorted(places, side="right")]
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        lengths = np.frombuffer(column.buffers()[1] or b"", "<i4")[:: _VIEW // 4]
+        return lengths[column.offset :][: len(column)].clip(0).astype(np.int64)
+    if any(f(kind) for f in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
+        return pc.binary_length(column).cast(pa.int64()).fill_null(0).to_numpy()
+    each = _bytes_of(column) if types.is_nested(kind) else _POINTER
+    return np.full(len(column), each, np.int64)
 
 
 def _unpacked(file: BinaryIO, at: int) -> int:

@@ -18,7 +18,7 @@ from itertools import accumulate, chain, count
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fada.common.arrow import sound_batches
+from fada.common.arrow import may_share, sound_batches, unpacked_bytes
 from fada.common.parquet import BATCH_BYTES, most_bytes, refuse_bomb
 from fada.errors import FadaError
 
@@ -28,6 +28,9 @@ SUFFIXES = frozenset({".parquet"}) | TEXT_SUFFIXES
 
 BATCH = 128
 """Rows of parquet and Arrow files that are in memory at a time; they may hold images."""
+
+ROW_BYTES = 2**30
+"""A row of a parquet or Arrow file that would take more memory is not read."""
 
 BUFFER = 2**16
 """Bytes of a column of a parquet file that are read at a time."""
@@ -375,14 +378,12 @@ def _json_rows(stream: Iterable[str], expected: str) -> Iterator[Placed]:
 
 def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | None) -> Table:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        file = stack.enter_context(pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER))  # not the whole of it
+        file, leaves = _opened_parquet(path, stack)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _unreadable(path, error) from None
-    schema = file.schema
-    rows = refuse_bomb(path, BATCH, [schema.column(leaf).max_repetition_level > 0 for leaf in range(len(schema))])
+    rows = refuse_bomb(path, BATCH, [leaf.max_repetition_level > 0 for leaf in leaves])
     ends = list(accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)))
     size = path.stat().st_size / max(file.metadata.num_rows, 1)
 
@@ -423,7 +424,7 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
         read, left = 0, most_bytes(path)
         for batch in batches(columns, 0, 0):
             read += batch.rows if isinstance(batch, Damage) else len(batch)
-            left -= 0 if isinstance(batch, Damage) else sum(map(_bytes_of, batch.columns))
+            left -= 0 if isinstance(batch, Damage) else unpacked_bytes(batch)
             yield batch
             if left < 0 and read < ends[-1]:
                 told = f"the {ends[-1] - read:,} rows from here on are not read, to be safe: too much for its size"
@@ -433,15 +434,17 @@ def _parquet(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | N
     return arrow_table(path, file.schema_arrow, bounded, file.metadata.num_rows)
 
 
-def _bytes_of(column: Any) -> int:
-    """The bytes of the values of an Arrow array, those that repeat counted every time."""
-    import pyarrow.types as types
+def _opened_parquet(path: Path, stack: ExitStack) -> tuple[Any, list[Any]]:
+    """A parquet file, not the whole of it, and its columns; of texts in lists, those that repeat are read once."""
+    import pyarrow.parquet as pq
 
-    if types.is_dictionary(column.type):
-        return int(column.dictionary_decode().nbytes)
-    if types.is_struct(column.type):
-        return sum(map(_bytes_of, column.flatten()))
-    return int(column.nbytes)
+    def opened(**options: Any) -> Any:
+        return stack.enter_context(pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER, **options))
+
+    file = opened()
+    leaves = [file.schema.column(leaf) for leaf in range(len(file.schema))]
+    lists = [leaf.path for leaf in leaves if leaf.max_repetition_level and leaf.physical_type == "BYTE_ARRAY"]
+    return opened(metadata=file.metadata, read_dictionary=lists) if lists else file, leaves
 
 
 def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | None) -> Table:
@@ -474,21 +477,16 @@ def _arrow(path: Path, stack: ExitStack, on_bytes: Callable[[int], object] | Non
                 yield Damage(f"the rest of the table cannot be read ({error})", LOST)
                 return
             chosen = batch.select(columns)
-            longest = sum(column.get_total_buffer_size() for column in chosen.columns if _repeats(column.type))
+            longest = sum(column.get_total_buffer_size() for column in chosen.columns if may_share(column.type))
             step = min(BATCH, max(BATCH_BYTES // max(longest, 1), 1))
             for start in range(0, batch.num_rows, step):
                 if left < 0:
                     yield Damage("the rows from here on are not read, to be safe: too much for its size", LOST)
                     return
                 yield (part := chosen.slice(start, step))
-                left -= min(longest * len(part), sum(map(_bytes_of, part.columns)))
+                left -= unpacked_bytes(part)
 
     return arrow_table(path, schema, batches, None)
-
-
-def _repeats(kind: Any) -> bool:
-    """Whether values of an Arrow type may share their bytes."""
-    return any(name in str(kind) for name in ("dictionary<", "run_end_encoded<", "_view"))
 
 
 def arrow_table(
@@ -533,17 +531,24 @@ def _unreadable(path: Path, error: object) -> FadaError:
 
 
 def _python_rows(batch: Any) -> Iterator[Row | Damage]:
-    """The rows of a batch; for one that holds a value that Python has none for, what is wrong with it."""
+    """The rows of a batch; for one that holds too much, or a value that Python has none for, what is wrong with it."""
     import pyarrow as pa
 
+    alone = batch.num_rows == 1
+    size = unpacked_bytes(batch)
+    if alone and size > ROW_BYTES:
+        yield Damage(f"the row unpacks to {size:,} bytes; not read, to be safe", "row unpacks to too much")
+        return
     try:
-        yield from batch.to_pylist()
+        if alone or size <= BATCH_BYTES:
+            yield from batch.to_pylist()
+            return
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        if batch.num_rows == 1:
+        if alone:
             yield Damage(f"the row cannot be read ({error})", "row cannot be read")
             return
-        for row in range(batch.num_rows):
-            yield from _python_rows(batch.slice(row, 1))
+    for row in range(batch.num_rows):
+        yield from _python_rows(batch.slice(row, 1))
 
 
 def _info(schema: Any) -> dict[str, Any]:
