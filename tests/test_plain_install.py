@@ -24,7 +24,18 @@ OPTIONAL = [
         "optuna",
         "ot",
     ),
-    *("onnx", "pypdfium2", "pyphen", "rapidocr", "scipy", "sentencepiece", "soundfile", "soxr", "statsmodels"),
+    *(
+        "onnx",
+        "pillow_heif",
+        "pypdfium2",
+        "pyphen",
+        "rapidocr",
+        "scipy",
+        "sentencepiece",
+        "soundfile",
+        "soxr",
+        "statsmodels",
+    ),
     *("tokenizers", "torch", "transformers", "uvicorn", "wordfreq"),
 ]
 
@@ -59,13 +70,14 @@ def run(folder: Path, *commands: str) -> "subprocess.CompletedProcess[str]":
 def folder(tmp_path: Path) -> Path:
     image_folder(tmp_path / "lines", 8, 4, 4)
     image_lines(1)[0].load_image().save(tmp_path / "line.png")
+    (tmp_path / "line.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
     return tmp_path
 
 
 def test_the_packages_of_the_plain_install_are_none_of_those() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     plain = {re.split(r"[><=]", one)[0].lower() for one in project["dependencies"]}
-    assert not plain & {name.lower() for name in OPTIONAL}
+    assert not plain & {name.lower().replace("_", "-") for name in OPTIONAL}
 
 
 def test_every_command_for_reading_works_without_torch(folder: Path) -> None:
@@ -97,6 +109,7 @@ def test_every_command_for_reading_works_without_torch(folder: Path) -> None:
     [
         ("train --data lines --model crnn:tiny --out run", "train"),
         ("transcribe trocr-greek line.png", "train"),
+        ("transcribe line.heic", "heic"),
     ],
 )
 def test_what_needs_more_says_what_to_install(folder: Path, command: str, extra: str) -> None:

@@ -11,6 +11,7 @@ EXTRAS = {
     "matplotlib": "analysis",
     "optuna": "tune",
     "ot": "analysis",
+    "pillow_heif": "heic",
     "pypdfium2": "pdf",
     "pyphen": "lipogram",
     "scipy": "analysis",

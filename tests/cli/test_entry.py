@@ -64,7 +64,7 @@ def test_a_fault_of_ours_is_not_blamed_on_the_user(error: Exception) -> None:
 
 def test_every_optional_package_is_in_the_extra_that_is_named() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    names = {"ot": "pot", "fontTools": "fonttools", "tokenizers": "transformers"}
+    names = {"ot": "pot", "fontTools": "fonttools", "pillow_heif": "pillow-heif", "tokenizers": "transformers"}
     for module, extra in EXTRAS.items():
         assert any(r.lower().startswith(names.get(module, module)) for r in extras[extra]), (module, extra)
         built_from_source = module == "kenlm"  # and so not in the environment of the tests

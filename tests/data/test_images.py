@@ -1,5 +1,6 @@
 """Opening, scaling, batching and varying line images."""
 
+import importlib.util
 import io
 import struct
 import subprocess
@@ -21,10 +22,21 @@ from PIL import EpsImagePlugin, Image
 from scipy import ndimage
 
 from fada.data.augment import Augment, thicken, warp
-from fada.data.images import MAX_PIXELS, image_size, load_line_image, normalize_height, pad_batch, paper_and_ink
+from fada.data.images import (
+    MAX_PIXELS,
+    Frame,
+    frames_of,
+    image_size,
+    load_line_image,
+    load_upright,
+    normalize_height,
+    pad_batch,
+    paper_and_ink,
+)
 from fada.data.inspect import line_size
 from fada.data.line import Line
 from fada.errors import FadaError
+from tests.support.telephones import heic
 from tests.support.types import some
 
 
@@ -84,11 +96,15 @@ def test_transparent_paper_is_white() -> None:
     assert np.asarray(load_line_image(encoded(image))).min() == 255
 
 
-def test_orientation_tags_are_obeyed() -> None:
-    buffer = io.BytesIO()
+def _turned() -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = 6
-    Image.new("L", (30, 10)).save(buffer, "JPEG", exif=exif)
+    return exif
+
+
+def test_orientation_tags_are_obeyed() -> None:
+    buffer = io.BytesIO()
+    Image.new("L", (30, 10)).save(buffer, "JPEG", exif=_turned())
     assert load_line_image(buffer.getvalue()).size == (10, 30)
 
 
@@ -123,6 +139,56 @@ def test_postscript_under_another_name_starts_no_program(tmp_path: Path, monkeyp
     for read in (image_size, lambda path: line_size(Line("a", image=path))):
         with pytest.raises(FadaError, match="cannot"):
             read(path)
+
+
+def claiming(data: bytes, width: int, height: int) -> bytes:
+    """A HEIC file that says it is of another size."""
+    place = data.index(b"ispe") + 8
+    return data[:place] + struct.pack(">II", width, height) + data[place + 8 :]
+
+
+def test_a_photograph_of_a_telephone_is_read_turned_as_it_was_held(tmp_path: Path) -> None:
+    path = tmp_path / "IMG_0001.HEIC"
+    path.write_bytes(heic(Image.fromarray(a_line()).convert("RGB"), exif=_turned().tobytes()))
+    upright = Image.fromarray(a_line()).transpose(Image.Transpose.ROTATE_270)
+    assert image_size(path)[:2] == upright.size
+    for image in (load_line_image(path), load_upright(path)[0].convert("L"), load_line_image(path.read_bytes())):
+        assert np.abs(np.asarray(image).astype(int) - np.asarray(upright)).mean() < 4
+
+
+def test_each_photograph_of_a_heic_file_with_several_is_found(tmp_path: Path) -> None:
+    import pillow_heif
+
+    file = pillow_heif.from_pillow(Image.new("RGB", (80, 60), "white"))
+    file.add_from_pillow(Image.new("RGB", (40, 30), "black"))
+    file.save(tmp_path / "two.heic")
+    assert frames_of(tmp_path / "two.heic") == 2
+    assert [Frame(tmp_path / "two.heic", place).load().size for place in range(2)] == [(80, 60), (40, 30)]
+
+
+def test_an_avif_image_is_read_where_pillow_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "line.avif"
+    path.write_bytes(b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf")
+    reads = importlib.util.find_spec("PIL.AvifImagePlugin") is not None
+    with pytest.raises(FadaError, match="not an image" if reads else r"line\.avif: AVIF .* pip install -U pillow"):
+        load_line_image(path)
+    if reads:
+        Image.fromarray(a_line()).save(path)
+        assert np.abs(np.asarray(load_line_image(path)).astype(int) - a_line()).mean() < 4
+
+
+@pytest.mark.parametrize(("width", "height"), [(20_000, 20_000), (70_000, 10), (16, 16)])
+def test_a_heic_file_that_lies_about_its_size_is_refused_before_it_is_decoded(width: int, height: int) -> None:
+    data = claiming(heic(Image.new("RGB", (1024, 1024))), width, height)
+    with pytest.raises(FadaError, match=r"too large|longer than|Security limit exceeded"):
+        load_line_image(data)
+
+
+@pytest.mark.parametrize("share", [0.005, 0.05, 0.3, 0.6, 0.9])
+def test_a_truncated_photograph_of_a_telephone_is_an_error(share: float) -> None:
+    data = heic(Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 400), dtype=np.uint8)))
+    with pytest.raises(FadaError, match=r"page 3: .*(broken or cut off|not an image)"):
+        load_line_image(data[: int(len(data) * share)], where="page 3")
 
 
 def test_the_pixel_limit_is_the_one_that_holds() -> None:

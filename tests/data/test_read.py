@@ -133,15 +133,17 @@ def test_a_zip_of_pages_is_read_like_its_folder(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_read_get_advice(tmp_path: Path) -> None:
-    write(tmp_path / "a.heic", "ftypheic")
-    with pytest.raises(FadaError, match=r"For .heic: save the photographs as JPEG or PNG"):
+    write(tmp_path / "a.djvu", "AT&TFORM")
+    with pytest.raises(FadaError, match=r"For .djvu: export its pages as images"):
         read_lines(tmp_path)
     Image.new("L", (40, 20)).save(tmp_path / "b.png")
     lines = read_lines(tmp_path, untranscribed=True)
     assert [line.id for line in lines] == ["b"]
-    assert lines.notes == ["not read: a.heic. For .heic: save the photographs as JPEG or PNG."]
+    assert [note.partition(" (")[0] for note in lines.notes] == [
+        "not read: a.djvu. For .djvu: export its pages as images"
+    ]
     (tmp_path / "b.png").unlink()
-    (tmp_path / "a.heic").unlink()
+    (tmp_path / "a.djvu").unlink()
     write(tmp_path / "a.pdf", "%PDF")
     lines = read_lines(tmp_path)
     assert list(lines) == []

@@ -96,6 +96,14 @@ def _image(folder: Path) -> Path:
     return folder / "a.png"
 
 
+def _heic(folder: Path) -> Path:
+    import pillow_heif
+
+    pillow_heif.from_pillow(Image.linear_gradient("L").convert("RGB")).save(folder / "a.heic")
+    (folder / "a.gt.txt").write_text("a\n", encoding="utf-8")
+    return folder / "a.heic"
+
+
 def _copied(name: str, beside: str | None = None) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         if beside is not None:
@@ -344,6 +352,7 @@ READERS = {
     "page": Reader(_page_file("page2019"), _read_lines),
     "pairs": Reader(_pairs, lambda path: _read_lines(path.parent)),
     "image": Reader(_image, lambda path: _read_lines(path.parent)),
+    "heic": Reader(_heic, lambda path: _read_lines(path.parent)),
     "emissions": Reader(_copied("test.npz", "run/emissions"), _read_emissions),
     "symbols": Reader(_copied("symbols.json", "run/emissions"), _read_emissions),
     "targets": Reader(_copied("targets.json"), _read_targets),

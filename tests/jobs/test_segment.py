@@ -24,6 +24,7 @@ from fada.jobs.reader import Reader
 from fada.jobs.segment import segment_pages
 from tests.support.disks import files_up_to
 from tests.support.drawn import drawn_lines
+from tests.support.telephones import heic
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +234,10 @@ def test_every_page_of_a_tiff_is_transcribed_and_a_bad_one_is_told(page: Path, t
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [("a.jpg", "CMYK"), ("a.jp2", "L"), ("a.webp", "RGB"), ("a.png", "I;16"), ("a.tif", "1"), ("a.jpg", "exif")],
+    [
+        *(("a.jpg", "CMYK"), ("a.jp2", "L"), ("a.webp", "RGB"), ("a.png", "I;16")),
+        *(("a.tif", "1"), ("a.jpg", "exif"), ("a.HEIC", "RGB")),
+    ],
 )
 def test_pages_in_every_way_that_people_store_them(page: Path, tmp_path: Path, name: str, mode: str) -> None:
     image = Image.open(page).convert("L")
@@ -246,7 +250,10 @@ def test_pages_in_every_way_that_people_store_them(page: Path, tmp_path: Path, n
         image, options = image.rotate(90, expand=True), {"exif": exif}
     else:
         image = image.convert(mode)
-    image.save(tmp_path / name, **options)
+    if name.endswith("HEIC"):
+        (tmp_path / name).write_bytes(heic(image))
+    else:
+        image.save(tmp_path / name, **options)
     code, told = run(tmp_path / name, "--out", tmp_path / "out")
     assert code == 0, told
     assert told.startswith("6 lines (6 main)")

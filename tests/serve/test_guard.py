@@ -20,6 +20,7 @@ from fada.serve.project import Limits, Project, safe_name, sniffed
 from fada.serve.server import listening, serve
 from tests.support.desks import finished, opened, put_document
 from tests.support.disks import files_up_to
+from tests.support.telephones import heic
 
 TOKEN = "a-token-of-some-length"
 
@@ -122,6 +123,8 @@ def test_a_token_is_asked_for_and_becomes_a_cookie(locked: Any) -> None:
         ("page.png", b"\x89PNG\r\n\x1a\n broken", 415),
         ("big.png", picture(400, 300), 413),
         ("text.txt", b"a text", 415),
+        ("page.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", 415),
+        ("big.heic", heic(Image.new("L", (400, 300))), 413),
     ],
 )
 def test_what_is_not_read_is_refused_whatever_its_name(client: Any, name: str, data: bytes, status: int) -> None:

@@ -24,6 +24,7 @@ from fada.serve.reading import Reader, completed_draft, corrected_doubt, expecte
 from fada.serve.worker import segment
 from tests.support.desks import SYMBOLS, finished, line_picture, opened, put_document, spelt
 from tests.support.drawn import drawn_lines
+from tests.support.telephones import heic
 
 ALTO = """<?xml version="1.0" encoding="UTF-8"?>
 <alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>
@@ -99,7 +100,7 @@ def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
-    told = upload(client, [("a.wav", tone()), ("b.png", png("fine"))])
+    told = upload(client, [("a.wav", tone()), ("b.heic", heic(line_picture("fine")))])
     job = finished(client, told["job"]["id"], 500)
     assert job["state"] == "done"
     assert any("reads image" in problem for problem in job["result"]["problems"])

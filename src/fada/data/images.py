@@ -1,5 +1,6 @@
 """Line images on their way to a recogniser: opened safely, grey, of one height, padded into batches."""
 
+import importlib.util
 import io
 import math
 import os
@@ -14,12 +15,18 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fada.data.augment import Augment as Augment
-from fada.errors import FadaError
+from fada.errors import EXTRAS, FadaError, missing_extra
 
 ImageSource = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "JPEG2000", "PPM")
-"""What images may be, whatever their names say; others, such as PostScript, would start programs to be decoded."""
+"""What images may be, whatever their names say; others, such as PostScript, would start programs to be decoded.
+HEIF and AVIF, which not every installation reads, are opened where they are met (:func:`open_image`)."""
+
+_AVIF_BRANDS = (b"avif", b"avis")
+_HEIF_BRANDS = (*(b"heic", b"heix", b"heim", b"heis"), *(b"hevc", b"hevx", b"hevm", b"hevs"), b"mif1", b"msf1")
+_HEAD_BYTES = 64
+"""In so many, files of HEIF and AVIF say which of the two they are."""
 
 MAX_PIXELS = 178_956_970
 """Images with more pixels are refused before they are decoded: as many as Pillow opens; a page at 600 dpi on A2 has
@@ -28,7 +35,7 @@ MAX_PIXELS = 178_956_970
 MAX_SIDE = 2**16 - 1
 """So many pixels an image may be wide or high: as many as JPEG, and as page scans of any kind, can have."""
 
-_SEVERAL = frozenset({".tif", ".tiff", ".gif", ".webp", ".png"})
+_SEVERAL = frozenset({".tif", ".tiff", ".gif", ".webp", ".png", ".heic", ".heif", ".hif", ".avif"})
 
 MIN_WIDTH = 16
 MAX_WIDTH = 16_384
@@ -109,7 +116,7 @@ def _opened(source: ImageSource, max_pixels: int, where: str | None) -> Iterator
             f"{where}: the image is too large to open safely ({error}). Scale it down or cut it into lines."
         ) from None
     except UnidentifiedImageError:
-        raise FadaError(f"{where}: not an image in a known format ({', '.join(FORMATS)}).") from None
+        raise FadaError(f"{where}: not an image in a known format ({', '.join(FORMATS)}, HEIF, AVIF).") from None
     except MemoryError:
         raise FadaError(f"{where}: not enough memory to decode the image. Scale it down.") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error, ... on broken data
@@ -122,14 +129,53 @@ def _open(source: ImageSource, where: str) -> Image.Image:
     if isinstance(source, bytes | bytearray | memoryview):
         if len(source) == 0:
             raise FadaError(f"{where}: the image is empty (0 bytes).")
-        return Image.open(io.BytesIO(source), formats=FORMATS)
+        return open_image(io.BytesIO(source), where)
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
             raise FadaError(f"{where}: a folder, expected an image file.")
         if path.exists() and path.stat().st_size == 0:
             raise FadaError(f"{where}: the image is empty (0 bytes).")
-    return Image.open(source, formats=FORMATS)
+    return open_image(source, where)
+
+
+def open_image(source: str | os.PathLike[str] | BinaryIO, where: str | None = None) -> Image.Image:
+    """The header of an image of a kind that is read, and of no other; whatever Pillow raises, it raises.
+
+    Args:
+        source: path, or a binary file object that can be set back.
+        where: how the error about a package that is missing names the image; the path, if there is one, by default.
+    """
+    if isinstance(source, str | os.PathLike):
+        with open(source, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+        where = where or str(source)
+    else:
+        head = source.read(_HEAD_BYTES)
+        source.seek(0)
+    kind = high_efficiency(head)
+    if kind == "AVIF" and importlib.util.find_spec("PIL.AvifImagePlugin") is None:
+        raise FadaError(f"{where or 'image'}: AVIF is read by Pillow 11.3 or newer. Try: pip install -U pillow")
+    if kind == "HEIF":
+        _register_heif(where or "image")
+    return Image.open(source, formats=FORMATS if kind is None else (kind,))
+
+
+def high_efficiency(head: bytes) -> str | None:
+    """HEIF or AVIF, if a file that begins so is one of them."""
+    brands = head[8:_HEAD_BYTES]
+    if head[4:8] != b"ftyp":
+        return None
+    return "AVIF" if any(b in brands for b in _AVIF_BRANDS) else "HEIF" if brands.startswith(_HEIF_BRANDS) else None
+
+
+def _register_heif(where: str) -> None:
+    """Let Pillow open HEIF: the one picture of a file, none of the small or deep ones that belong to it."""
+    try:
+        import pillow_heif
+    except ModuleNotFoundError:
+        raise missing_extra("pillow-heif", EXTRAS["pillow_heif"], f"{where}: reading HEIC") from None
+    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
 
 
 def _check_size(size: tuple[int, int], max_pixels: int, where: str) -> None:
@@ -275,7 +321,7 @@ def frames_of(path: str | os.PathLike[str]) -> int:
     if Path(path).suffix.lower() not in _SEVERAL:
         return 1
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with open_image(path) as image:
             return int(getattr(image, "n_frames", 1))
     except Exception:  # Pillow raises almost anything on broken headers
         return 1
@@ -288,13 +334,13 @@ class Frame:
     path: Path
     place: int
 
-    def load(self) -> Image.Image:
-        """The image in grey."""
+    def load(self, colours: bool = False) -> Image.Image:
+        """The image in grey, or in its colours."""
         where = f"{self.path.name}, image {self.place + 1}"
         try:
-            with Image.open(self.path, formats=FORMATS) as image:
+            with open_image(self.path) as image:
                 image.seek(self.place)
-                return load_line_image(image, where=where)
+                return load_upright(image, where=where)[0] if colours else load_line_image(image, where=where)
         except FadaError:
             raise
         except Exception as error:

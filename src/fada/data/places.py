@@ -15,7 +15,10 @@ from fada.data.line import PathLike
 from fada.errors import FadaError
 from fada.text.characters import natural_key
 
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"})
+IMAGE_SUFFIXES = frozenset(
+    {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2", ".pgm", ".ppm"}
+    | {".heic", ".heif", ".hif", ".avif"}
+)
 PDF = ".pdf"
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})
 GT_SUFFIX = ".gt.txt"

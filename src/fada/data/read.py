@@ -36,8 +36,6 @@ ZIP_RATIO = 200
 """Neither is one that unpacks to more than a gigabyte and so many times its own size."""
 
 ADVICE: Mapping[str, str] = {
-    ".heic": "save the photographs as JPEG or PNG",
-    ".heif": "save the photographs as JPEG or PNG",
     ".djvu": "export its pages as images (for instance with ddjvu -format=tiff)",
     ".docx": "save the text as .txt",
     ".odt": "save the text as .txt",

@@ -39,9 +39,9 @@ _MAGIC: tuple[tuple[bytes, int, str], ...] = (
     (b"\xff\xfb", 0, ".mp3"),
     (b"\xff\xf3", 0, ".mp3"),
 )
-IMAGES = frozenset({".png", ".jpg", ".tif", ".gif", ".webp", ".jp2", ".bmp"})
+IMAGES = frozenset({".png", ".jpg", ".tif", ".gif", ".webp", ".jp2", ".bmp", ".heic", ".avif"})
 SOUNDS = frozenset({".wav", ".flac", ".ogg", ".mp3"})
-_SAME = {".jpeg": ".jpg", ".tiff": ".tif", ".oga": ".ogg", ".opus": ".ogg"}
+_SAME = {".jpeg": ".jpg", ".tiff": ".tif", ".heif": ".heic", ".hif": ".heic", ".oga": ".ogg", ".opus": ".ogg"}
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,13 @@ class Limits:
 
 def sniffed(head: bytes) -> str | None:
     """The ending that fits the first bytes of a file, whatever it is called; None if it is nothing that is read."""
+    from fada.data.images import high_efficiency
+
     for magic, at, ending in _MAGIC:
         if head[at : at + len(magic)] == magic:
             return ending
+    if kind := high_efficiency(head):
+        return {"HEIF": ".heic", "AVIF": ".avif"}[kind]
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith((b"<?xml", b"<alto", b"<PcGts", b"\xff\xfe<", b"\xfe\xff\0<")):
         return ".xml"
@@ -172,13 +176,13 @@ class Project:
 
     def page_picture(self, document: int, page: int, file: Path, upright: bool, width: int | None) -> Path:
         """A page as JPEG, scaled down to a width (the next larger power of two), made once."""
-        from fada.data.images import FORMATS, MAX_PIXELS
+        from fada.data.images import MAX_PIXELS, open_image
 
         steps = [256, 512, 1024, 2048, 4096]
         width = next((step for step in steps if width is not None and step >= width), None)
         made = self.folder / "cache" / str(document) / f"{page}-{picture_name(file)}-{width or 'full'}.jpg"
         if not made.is_file():
-            with Image.open(file, formats=FORMATS) as image:
+            with open_image(file) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise FadaError(f"{file.name}: too many pixels.")
                 if width:
@@ -242,8 +246,8 @@ def take_in(files: Iterable[tuple[str, BinaryIO]], folder: Path, limits: Limits)
         shown = shown_name(name)
         if ending is None:
             raise RefusedError(
-                f"{shown}: not a kind of file that is read. Expected images (PNG, JPEG, TIFF, WebP, JPEG 2000), PDF, "
-                "ALTO or PAGE XML, sound (WAV, FLAC, Ogg, MP3), or a ZIP file of them."
+                f"{shown}: not a kind of file that is read. Expected images (PNG, JPEG, TIFF, WebP, JPEG 2000, HEIC), "
+                "PDF, ALTO or PAGE XML, sound (WAV, FLAC, Ogg, MP3), or a ZIP file of them."
             )
         stream.seek(0)
         if ending in IMAGES:
@@ -266,11 +270,13 @@ def take_in(files: Iterable[tuple[str, BinaryIO]], folder: Path, limits: Limits)
 
 def _check_image(stream: BinaryIO, name: str, limits: Limits) -> None:
     """Refuse, from its header alone, an image with too many pixels or none that can be opened."""
-    from fada.data.images import FORMATS
+    from fada.data.images import open_image
 
     try:
-        with Image.open(stream, formats=FORMATS) as image:
+        with open_image(stream, name) as image:
             width, height = image.size
+    except FadaError as error:
+        raise RefusedError(str(error)) from None
     except Image.DecompressionBombError:
         raise RefusedError(f"{name}: more than {limits.pixels:,} pixels. Scale it down.", 413) from None
     except Exception:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
-from fada.data.images import FORMATS, MAX_PIXELS, load_line_image, load_upright
-from fada.data.places import PDF
+from fada.data.images import MAX_PIXELS, Frame, frames_of, load_line_image, load_upright
+from fada.data.places import IMAGE_SUFFIXES, PDF
 from fada.data.segment.manifests import images_of
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from PIL import Image
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jp2", ".jpeg", ".jpg", PDF, ".png", ".tif", ".tiff", ".webp"})
+SUFFIXES = IMAGE_SUFFIXES | {PDF}
 DRAWING = ".lines.png"
 """What the name of a drawing of found lines ends in; it is no page."""
 POINTS_PER_INCH = 72
@@ -86,42 +86,17 @@ def photographs(
     if file.suffix.lower() == PDF:
         yield from _pages_of_pdf(file, folder, rotate, wanted, colours)
         return
-    frames = _frames(file)
+    frames = frames_of(file)
     if frames > 1:
         for number in range(frames):
             if wanted(name := f"{file.stem}-{number + 1:04d}"):
-                yield _written(partial(_frame, file, number, colours), name, folder, rotate)
+                yield _written(partial(Frame(file, number).load, colours), name, folder, rotate)
     elif wanted(file.stem):
         yield (
             _written(partial(load_line_image, file), file.stem, folder, rotate)
             if rotate
             else Photograph(file.stem, file)
         )
-
-
-def _frames(file: Path) -> int:
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(file, formats=FORMATS) as image:
-            return int(getattr(image, "n_frames", 1))
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError):
-        return 1  # what is wrong with it is told when it is loaded
-
-
-def _frame(file: Path, number: int, colours: bool) -> "Image.Image":
-    from PIL import Image
-
-    where = f"{file}, page {number + 1}"
-    try:
-        with Image.open(file, formats=FORMATS) as image:
-            image.seek(number)
-            frame = image.copy()
-            return load_upright(frame, where=where)[0] if colours else load_line_image(frame, where=where)
-    except FadaError:
-        raise
-    except Exception as error:  # Pillow raises almost anything on broken images
-        raise FadaError(f"{where}: the image is broken or cut off ({error}). Export it again.") from None
 
 
 def _pages_of_pdf(
