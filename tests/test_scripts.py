@@ -2,6 +2,10 @@
 
 import importlib
 import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +20,18 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("[!_]*.py")), ids=lambda path: path.stem)
 def test_a_benchmark_imports_what_is_there(script: Path) -> None:
     assert importlib.import_module(f"benchmarks.{script.stem}").__doc__
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_takes_the_pytorch_that_the_readme_names(tmp_path: Path) -> None:
+    (command,) = re.findall(r"`(make \w+ TORCH='[^`]+')`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    words = shlex.split(command)
+    torch = next(word.removeprefix("TORCH=") for word in words if word.startswith("TORCH="))
+    asked = [*words, "--dry-run", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True)
+    (install,) = (line for line in done.stdout.splitlines() if "pip install" in line and "torch==" in line)
+    assert install.endswith(torch)
+    assert "--index-url" in torch
 
 
 def script_of_a_recipe(script: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

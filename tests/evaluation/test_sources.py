@@ -126,6 +126,14 @@ def test_a_model_that_does_not_read_yet_is_called_that(tmp_path: Path) -> None:
     assert "reads yet" not in run(tmp_path / "t.csv", *columns).stderr
 
 
+def test_rows_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    (tmp_path / "gold.tsv").write_bytes("id\ttext\na\troy étoit\nb\tbon\n".encode("latin-1"))
+    (tmp_path / "read.tsv").write_text("id\ttext\na\troy étoit\nb\tbon\n", encoding="utf-8")
+    done = run(tmp_path / "gold.tsv", tmp_path / "read.tsv")
+    assert done.exit_code == 0
+    assert "gold.tsv: 1 not read, the first gold.tsv:2: not UTF-8" in done.stderr
+
+
 def test_domains_and_encodings_are_read_as_asked(tmp_path: Path) -> None:
     for century, text in (("13", TEXTS[0]), ("14", TEXTS[1])):
         page(tmp_path / "gold" / century / f"{century}.xml", [text])

@@ -120,7 +120,7 @@ def decode(
         knowledge, weights = Knowledge(global_lm=read_lm(lm, characters)), weights.model_copy(update={"lm": "global"})
     elif weights.lm != "none" and not automatic:
         knowledge = known.load(order=found_weights.lm_order, share=found_weights.lm_share)
-    if own_words := words_of(words, hot_word, words_share, characters):
+    if own_words := words_of(words, hot_word, words_share, characters, known.encoding):
         decoding = own_words.joined(weights, knowledge)
         knowledge, weights = decoding.knowledge, decoding.weights
     language = None if weights.lm == "none" else [knowledge.lm_of(weights.lm, name) for name in names]

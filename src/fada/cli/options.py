@@ -41,6 +41,11 @@ def _option(name: str, help: str, panel: str = PANEL, **more: Any) -> Any:
     return typer.Option(f"--{name}", help=help, rich_help_panel=panel, **more)
 
 
+Encoding = Annotated[
+    str | None, _option("encoding", "Of manifests, texts, word lists and .gt.txt, if not UTF-8: latin-1, cp1252.")
+]
+
+
 @dataclass(frozen=True)
 class ReadingOptions:
     """How lines are read, as asked for on the command line; see :class:`fada.data.reading.Reading`."""
@@ -66,9 +71,7 @@ class ReadingOptions:
     images: Annotated[Path | None, _option("images", "Folder of the page images, if not where ALTO or PAGE say.")] = (
         None
     )
-    encoding: Annotated[
-        str | None, _option("encoding", "Of manifests, texts and .gt.txt, if not UTF-8: latin-1, cp1252.")
-    ] = None
+    encoding: Encoding = None
     grow: Annotated[
         float, _option("grow", "Widen outlines by this share of the height, where they cut accents off.", min=0, max=2)
     ] = 0.0
@@ -88,7 +91,7 @@ def given(context: typer.Context) -> dict[str, Any]:
     return {name: value for name, value in context.params.items() if getattr(sources[name], "name", "") != "DEFAULT"}
 
 
-NO_DOMAIN = ("text", "targets", "knowledge")
+NO_DOMAIN = ("text", "targets", "knowledge", "encoding")
 """The options of knowledge for commands that have `--domain` among those of reading."""
 
 TEXTS = ("text_column", "domain_column", "domain", "domain_from", "encoding", "split")
@@ -117,6 +120,7 @@ class KnowledgeOptions:
         ),
     ] = None
     domain: Annotated[str | None, _option("domain", "The domain of all lines.", KNOWLEDGE)] = None
+    encoding: Encoding = None
 
     @property
     def stored(self) -> str | None:
@@ -145,6 +149,7 @@ class KnowledgeOptions:
         """
         from fada.decoding.knowledge import load_knowledge
 
+        how |= {"encoding": self.encoding} if self.encoding else {}
         return load_knowledge(self.targets or targets, self.text or (), self.stored, **how)
 
     def for_model(self, folder: str | os.PathLike[str], domain: str | None = None) -> "Knowledge | None":
@@ -248,9 +253,11 @@ def _with(group: Any, argument: str, only: tuple[str, ...]) -> Callable[[Callabl
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
+        shared = {one.name for one in chosen} & {*signature.parameters}  # with another group of the same command
         options = [
             inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
             for one in chosen
+            if one.name not in shared
         ]
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -260,7 +267,8 @@ def _with(group: Any, argument: str, only: tuple[str, ...]) -> Callable[[Callabl
 
         @wraps(command)
         def run(**values: Any) -> None:
-            given = group(**{one.name: values.pop(one.name) for one in chosen})
+            given = group(**{one.name: values[one.name] for one in chosen})
+            values = {name: value for name, value in values.items() if name in signature.parameters}
             command(**{argument: given}, **values)
 
         run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]

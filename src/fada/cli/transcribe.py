@@ -126,7 +126,7 @@ def transcribe(
         weights, knowledge, automatic = _decoder(resolve(model), recognizer, asked, known, tuned, domains)
     if lm is not None or lm_weight is not None:
         weights, knowledge = _with_language(weights, knowledge, lm, lm_weight, automatic, recognizer)
-    if own_words := words_of(words, hot_word, words_share, recognizer.characters):
+    if own_words := words_of(words, hot_word, words_share, recognizer.characters, known.encoding):
         if automatic is None:
             decoder = own_words.joined(weights, knowledge)
             weights, knowledge = decoder.weights, decoder.knowledge

@@ -20,13 +20,13 @@ HOT_WORD = typer.Option([], "--hot-word", help="A word that is expected, such as
 WORDS_SHARE = typer.Option(0.05, "--words-share", min=0.01, max=0.99, help="How much the words count beside the model.")
 
 
-def words_of(files: list[Path], hot: list[str], share: float, characters: str) -> "Words | None":
+def words_of(files: list[Path], hot: list[str], share: float, characters: str, encoding: str | None) -> "Words | None":
     """The words of lists and the hot ones, None without any; says which of them the model cannot write."""
     if not files and not hot:
         return None
     from fada.decoding.wordlist import Words
 
-    words = Words.of(files, hot, characters, share)
+    words = Words.of(files, hot, characters, share, encoding)
     if words.impossible:
         more = f" and {len(words.impossible) - 3} more" if len(words.impossible) > 3 else ""
         echo(f"words that the model cannot write, left out: {', '.join(words.impossible[:3])}{more}", err=True)

@@ -36,10 +36,10 @@ _LINE_ENDS = 0.1
 _MOST_WORDS = 1_000_000
 
 
-def read_words(path: str | os.PathLike[str]) -> dict[str, float]:
+def read_words(path: str | os.PathLike[str], encoding: str | None = None) -> dict[str, float]:
     """Words, or phrases, from a text file: one a line, where wanted with a tab and how often it is used."""
     words: dict[str, float] = {}
-    for number, line in enumerate(text_lines(Path(path), None, lambda size: None), 1):
+    for number, line in enumerate(text_lines(Path(path), encoding, lambda size: None), 1):
         word, tab, count = line.partition("\t")
         word = " ".join(word.split())
         if not word:
@@ -208,12 +208,21 @@ class Words:
 
     @classmethod
     def of(
-        cls, files: Sequence[str | os.PathLike[str]], hot: Sequence[str], characters: str, share: float = SHARE
+        cls,
+        files: Sequence[str | os.PathLike[str]],
+        hot: Sequence[str],
+        characters: str,
+        share: float = SHARE,
+        encoding: str | None = None,
     ) -> "Words":
-        """The words of files (:func:`read_words`), all of them one list, and hot words, the other."""
+        """The words of files (:func:`read_words`), all of them one list, and hot words, the other.
+
+        Args:
+            encoding: of the files, if it is not UTF-8.
+        """
         listed: dict[str, float] = {}
         for file in files:
-            for word, weight in read_words(file).items():
+            for word, weight in read_words(file, encoding).items():
                 listed[word] = listed.get(word, 0.0) + weight
         named = {" ".join(word.split()): 1.0 for word in hot if word.strip()}
         found = [as_written(words, characters) for words in (listed, named)]

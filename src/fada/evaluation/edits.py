@@ -67,8 +67,10 @@ def read_equivalences(path: str | os.PathLike[str]) -> list[str]:
     """
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise FadaError(f"{path}: cannot be read ({error}).") from None
+    except UnicodeDecodeError:
+        raise FadaError(f"{path}: not UTF-8 text. Save it as UTF-8, as plain text.") from None
     found = []
     for number, line in enumerate(lines, 1):
         text = line.strip()

@@ -88,7 +88,8 @@ def read_systems(
         found = _from_table(file, columns)
     found = found.only(systems)
     if not found.ids:
-        raise FadaError(f"{found.source}: no line with both a reference and a hypothesis, nothing to evaluate.")
+        nothing = f"{found.source}: no line with both a reference and a hypothesis, nothing to evaluate."
+        raise FadaError(f"{nothing} {found.note}".rstrip())
     return found
 
 
@@ -244,12 +245,12 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
     _refuse_columns([references], {"--reference-column": named.reference})
     _refuse_columns(hypotheses, {"--hypothesis-column": named.hypothesis})
     _refuse_columns(every, {"--domain-column": named.domain, "--split": plain and named.split})
-    expected = _read(references, named.reference, named)
+    notes: list[str] = []
+    expected = _read(references, named.reference, named, notes)
     read = {
-        name: _read(path, next(iter(named.hypothesis), None), named)
+        name: _read(path, next(iter(named.hypothesis), None), named, notes)
         for name, path in zip(_names(hypotheses), hypotheses, strict=True)
     }
-    notes = []
     if not pages and (apart := [name for name, found in read.items() if _is_divided_otherwise(expected, found)]):
         pages = True
         notes.append(
@@ -293,7 +294,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
     raise FadaError(f"{paths[0]}: the same hypotheses are given twice.")
 
 
-def _read(path: Path, text_column: str | None, named: _Columns) -> list[_Text]:
+def _read(path: Path, text_column: str | None, named: _Columns, notes: list[str]) -> list[_Text]:
+    """The lines of a source; that some of it could not be read is added to the notes."""
     if _is_plain_text(path):
         domain = named.reading.get("domain")
         return [_Text(str(i), text, domain, path.stem, {}) for i, text in enumerate(_text_lines(path, named), 1)]
@@ -305,7 +307,10 @@ def _read(path: Path, text_column: str | None, named: _Columns) -> list[_Text]:
         ]
     how = {"text_column": text_column, "domain_column": named.domain, "split": named.split, **named.reading}
     lines = read_lines(path, **how)
-    return [_Text(line.id, line.text, line.domain, page_of(line), line.extra) for line in lines.without_media()]
+    texts = [_Text(line.id, line.text, line.domain, page_of(line), line.extra) for line in lines.without_media()]
+    if lines.skipped:
+        notes.append(f"{path}: {lines.skipped_count} not read, the first {str(lines.skipped[0]).rstrip('.')}.")
+    return texts
 
 
 def _pages(lines: Sequence[_Text]) -> list[_Text]:
