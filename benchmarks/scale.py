@@ -1,11 +1,12 @@
 """What dividing the work costs: plain multiprocessing, Ray, shards and one process on the same synthetic lines.
 
-    python -m benchmarks.scale [--lines 20000] [--words 2] [--few 2000] [--many 200000]
+    python -m benchmarks.scale [--lines 20000] [--words 2] [--few 2000] [--many 200000] [--kinds ray one merge]
     python -m benchmarks.scale --source LINES --model medieval --knowledge auto --workers --shards 0 --many 0
 
 Every way is a process of its own. Its CPU time is that of all processes it started, its memory that of the process that
 reads the source and keeps the journal. Ratios are of one run; CPU time hardly depends on what else the machine does,
 elapsed time does. With `--side-by-side` what is compared runs at the same time, so that all have the same neighbours.
+What is printed is what `docs/scale.md` shows.
 """
 
 import argparse
@@ -231,85 +232,108 @@ def tell_costs(given: argparse.Namespace, place: Path) -> None:
         given.lines = sum(1 for _ in read_lines(source, untranscribed=True).without_media())
     else:
         write_lines(source, given.lines, given.words)
-    size = f"{given.lines:,} lines" + ("" if given.source else f" of {given.words} words")
-    print(f"{size}, model {given.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print("| way | CPU s | ms a line | of it the first process | CPU against one process | elapsed s |")
-    print("|---|---:|---:|---:|---:|---:|")
-    costs: dict[str, Cost] = {}
+    what = "lines" if given.source else f"synthetic lines of {given.words} words"
+    print(f"{given.lines:,} {what}, the model `{given.model}`, {_this_run()}:\n")
+    print("| way | CPU ms a line | of it the first process | against one process | elapsed |")
+    print("|---|---:|---:|---:|---:|")
     kinds: dict[str, tuple[object, ...]] = {"one process": ("one",)}
     for count in given.workers:
-        kinds |= {f"multiprocessing, {count}": ("plain", count), f"Ray, {count}": ("ray", count)}
+        kinds[_pool(count)] = ("plain", count)
+        kinds[_actors(count)] = ("ray", count)
     if given.shards:
-        kinds[f"{given.shards} shards, one after the other, and merge"] = ("shards", given.shards)
+        kinds[f"{given.shards} shards, one after the other, and `fada merge`"] = ("shards", given.shards)
     outs = [place / str(number) / "out.tsv" for number in range(len(kinds))]
     for out in outs:
         out.parent.mkdir()
     ways = [(way, given.model, source, out, *more) for out, (way, *more) in zip(outs, kinds.values(), strict=True)]
+    costs: dict[str, Cost] = {}
     for name, cost in zip(kinds, measured_together(ways), strict=True):
         costs[name] = cost
-        ratio = cost.cpu / costs["one process"].cpu
         each, first = (1000 * seconds / given.lines for seconds in (cost.cpu, cost.driver))
-        cells = f"{cost.cpu:.1f} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.1f}"
-        print(f"| {name} | {cells} |", flush=True)
-    for count in given.workers:
-        ratio = costs[f"Ray, {count}"].cpu / costs[f"multiprocessing, {count}"].cpu
-        print(f"Ray over multiprocessing, {count} workers: {ratio:.2f} of its CPU time")
-    if given.workers and not given.source:
-        _tell_slopes(given, place, costs)
+        ratio = cost.cpu / costs["one process"].cpu
+        print(f"| {name} | {each:.2f} | {first:.2f} | {ratio:.2f} | {cost.elapsed:.0f} s |", flush=True)
+    print()
+    if given.workers:
+        _tell_ratios(given, place, costs)
     written = [out.read_bytes() for out, (way, *_) in zip(outs, kinds.values(), strict=True) if way != "plain"]
-    print(f"the same bytes in all {len(written)} outputs: {len(set(written)) == 1}")
-    sizes = {"source": source.stat().st_size, "output": len(written[0])}
-    sizes["journal"] = costs["one process"].journal
-    print("bytes a line: " + ", ".join(f"{name} {size / given.lines:.0f}" for name, size in sizes.items()))
+    same = "the same, byte for byte" if len(set(written)) == 1 else "NOT the same"
+    print(f"The {len(written)} outputs of fada were {same}.")
+    sizes = {"source": source.stat().st_size, "journal": costs["one process"].journal, "output": len(written[0])}
+    print("Bytes a line: " + ", ".join(f"{name} {size / given.lines:.0f}" for name, size in sizes.items()) + ".\n")
 
 
-def _tell_slopes(given: argparse.Namespace, place: Path, costs: dict[str, Cost]) -> None:
-    """What a line costs when everything is started."""
+def _this_run() -> str:
+    """What the figures are of."""
+    command = " ".join(["python -m benchmarks.scale", *sys.argv[1:]])
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before it, one run (`{command}`)"
+
+
+def _pool(count: int) -> str:
+    return f"a pool of {count} process{'es' * (count > 1)} (plain `multiprocessing`, nothing resumable)"
+
+
+def _actors(count: int) -> str:
+    return f"Ray, {count} actor{'s' * (count > 1)}"
+
+
+def _tell_ratios(given: argparse.Namespace, place: Path, costs: dict[str, Cost]) -> None:
+    """Ray against the pool: of all lines, the start included, and what a line costs when everything is started."""
+    print("| workers | CPU time of Ray over that of the pool | elapsed time |\n|---|---:|---:|")
+    for count in given.workers:
+        ray, pool = costs[_actors(count)], costs[_pool(count)]
+        print(f"| {count} | {ray.cpu / pool.cpu:.2f} | {ray.elapsed / pool.elapsed:.2f} |")
+    print()
+    if given.source:
+        return
     tenth, count = given.lines // 10, sorted(given.workers)[len(given.workers) // 2]
     write_lines(place / "tenth.parquet", tenth, given.words)
-    names = {"ray": f"Ray, {count}", "plain": f"multiprocessing, {count}"}
-    outs = [place / f"{way}-tenth" / "out.tsv" for way in names]
+    wholes = [costs[name(count)] for name in (_actors, _pool)]
+    outs = [place / f"{way}-tenth" / "out.tsv" for way in ("ray", "plain")]
     for out in outs:
         out.parent.mkdir()
-    ways = [(way, given.model, place / "tenth.parquet", out, count) for way, out in zip(names, outs, strict=True)]
+    ways = [
+        (way, given.model, place / "tenth.parquet", out, count) for way, out in zip(("ray", "plain"), outs, strict=True)
+    ]
     starts = list(measured_together(ways))
-    wholes = [costs[name] for name in names.values()]
-    slopes = [(whole.cpu - start.cpu) / (given.lines - tenth) for whole, start in zip(wholes, starts, strict=True)]
-    driver = (wholes[0].driver - starts[0].driver) / (given.lines - tenth)
-    told = f"{count} workers: {1000 * slopes[0]:.2f} against {1000 * slopes[1]:.2f} ms"
+    ray, pool = (
+        1000 * (whole.cpu - start.cpu) / (given.lines - tenth) for whole, start in zip(wholes, starts, strict=True)
+    )
+    first = 1000 * (wholes[0].driver - starts[0].driver) / (given.lines - tenth)
     print(
-        f"each further line beyond {tenth:,}, {told}, {slopes[0] / slopes[1]:.2f}; "
-        f"{1000 * driver:.2f} ms of it are the first process of Ray"
+        f"With {count} workers each line beyond {tenth:,} takes Ray {ray:.2f} ms of CPU time, {first:.2f} of them in "
+        f"the first process, and the pool {pool:.2f}: {ray / pool:.2f} times.\n"
     )
 
 
 def tell_memory(given: argparse.Namespace, place: Path) -> None:
     """What the process that reads the source and keeps the journal needs, for few lines and for many."""
-    print(f"| memory of the driver | {given.few:,} lines | {given.many:,} lines |\n|---|---:|---:|")
     from fada.models.crnn import CRNNRecognizer
 
     CRNNRecognizer.build(list(WORDS), "tiny").save_pretrained(place / "tiny")
     os.environ["FADA_BATCH"] = "64"
     kinds: dict[str, tuple[object, ...]] = {
-        "Ray, 2 workers": ("ray", "tsv", 2),
+        "Ray, 2 actors": ("ray", "tsv", 2),
         "one process": ("one", "tsv"),
-        "merge of 8 parts, tsv": ("merge", "tsv", 8),
-        "merge of 8 parts, parquet": ("merge", "parquet", 8),
+        "`fada merge` of 8 parts, tsv": ("merge", "tsv", 8),
+        "`fada merge` of 8 parts, parquet": ("merge", "parquet", 8),
     }
-    found: dict[str, list[str]] = {name: [] for name in kinds}
     write_lines(place / "warm.parquet", 64, 1)
     measured("one", place / "tiny", place / "warm.parquet", place / "warm.tsv")  # what is compiled once is there now
-    for count in (given.few, given.many):
+    counts = (given.few, given.many)
+    for count in counts:
         write_lines(place / f"{count}.parquet", count, 1)
+    print(f"Peak memory of the first process, {_this_run()}:\n")
+    print(f"| way | {given.few:,} lines | {given.many:,} lines | ratio |\n|---|---:|---:|---:|")
+    for name, (way, ending, *more) in kinds.items():
+        if way not in given.kinds:
+            continue
+        outs = [place / f"{way}-{ending}-{count}" / f"out.{ending}" for count in counts]
         ways: list[tuple[object, ...]] = []
-        for way, ending, *more in kinds.values():
-            out = place / f"{way}-{ending}-{count}" / f"out.{ending}"
+        for count, out in zip(counts, outs, strict=True):
             out.parent.mkdir()
             ways.append((way, place / "tiny", count if way == "merge" else place / f"{count}.parquet", out, *more))
-        for cells, cost in zip(found.values(), measured_together(ways), strict=True):
-            cells.append(f"{cost.memory:.0f} MB")
-    for name, cells in found.items():
-        print(f"| {name} | {' | '.join(cells)} |")
+        few, many = (cost.memory for cost in measured_together(ways))
+        print(f"| {name} | {few:.0f} MB | {many:.0f} MB | {many / few:.2f} |", flush=True)
 
 
 def main() -> None:
@@ -319,6 +343,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=2, help="in each of them; with short ones dividing costs most")
     parser.add_argument("--few", type=int, default=2_000, help="lines of the first measure of memory")
     parser.add_argument("--many", type=int, default=200_000, help="lines of the second; 0: not measured")
+    parser.add_argument("--kinds", nargs="*", default=["ray", "one", "merge"], help="whose memory is measured")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--shards", type=int, default=4, help="0: not measured")
     parser.add_argument("--model", default="french")

@@ -4,17 +4,15 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +25,14 @@ from fada.decoding.emissions import Emissions
 from fada.errors import FadaError
 from fada.experiments.arena import Read
 from fada.experiments.ladder import RUNGS
-from fada.jobs.cluster import Cluster, Running
+from fada.jobs.cluster import Running
 from fada.models.crnn import CRNNRecognizer
 from fada.models.registry import load_recognizer
 from fada.tuning.tuned import Tuned
 from tests.support.arenas import small_arena
 from tests.support.cluster_tasks import dying, refusing
 from tests.support.jobs import transcribe
+from tests.support.machines import FAIR, Machines, below, called, end, started
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,89 +47,9 @@ DRIVERS = int(os.environ.get("FADA_KILLS", "1"))
 """Each of them starts a cluster."""
 
 LINES = max(16, 3 * KILLS)
-FAIR = {"RAY_worker_niceness": "0", "RAY_agent_register_timeout_ms": "600000"}
-"""Ray's workers make way for everything else on the machine, which may be another test that waits for nothing; and Ray
-gives up if a busy machine needs half a minute to start it."""
 OFFLINE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 """Before a command: it has no network but its own machine."""
 FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
-
-
-def below(process: int) -> list[int]:
-    """The processes that a process has started, and those that they have."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, IndexError, ValueError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            parents.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = list[int](), [process]
-    while todo:
-        children = parents.get(todo.pop(), [])
-        found += children
-        todo += children
-    return found
-
-
-def called(processes: list[int], name: str) -> list[int]:
-    """Those of the processes whose command line begins so."""
-    found = []
-    for process in processes:
-        with suppress(OSError):
-            if Path(f"/proc/{process}/cmdline").read_bytes().startswith(name.encode()):
-                found.append(process)
-    return found
-
-
-def end(process: "subprocess.Popen[Any]") -> None:
-    """Kill a process that was started here, with all that it started."""
-    for one in [*below(process.pid), process.pid]:
-        with suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
-    process.wait()
-
-
-@dataclass(frozen=True)
-class Machines:
-    """A cluster of two machines with a CPU each, both on this one."""
-
-    address: str
-    token: Path
-    head: "subprocess.Popen[Any]"
-
-    @property
-    def options(self) -> list[str]:
-        return ["--ray-address", self.address, "--ray-token", str(self.token)]
-
-    def cluster(self, workers: int = 2) -> Cluster:
-        return Cluster(self.address, workers, token=self.token)
-
-
-def started(token: Path, *options: str) -> "subprocess.Popen[Any]":
-    """A machine of a cluster."""
-    environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"} | FAIR
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--block", *options, "--disable-usage-stats"]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, env={**os.environ, **environment}, cwd="/", **quiet)
-
-
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """One cluster for all tests; started elsewhere than in the folder of the tests, as clusters are."""
-    token = tmp_path_factory.mktemp("cluster") / "token"
-    token.write_text(secrets.token_hex(32))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    head = started(token, "--head", "--port", str(port), "--num-cpus", "2", "--include-dashboard", "false")
-    while True:  # until it answers; the time limit of the test ends it otherwise
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        assert head.poll() is None
-        time.sleep(0.2)
-    yield Machines(f"127.0.0.1:{port}", token, head)
-    end(head)
 
 
 @pytest.fixture(scope="module")
@@ -285,24 +204,15 @@ def test_a_killed_driver_goes_on(model: Path, lines: Path, expected: bytes, tmp_
     assert not list(tmp_path.glob(".*.token"))
 
 
-def test_batches_threads_shards_and_a_cluster_give_the_same_bytes(
-    machines: Machines, model: Path, lines: Path, expected: bytes, tmp_path: Path
+def test_guided_by_a_text_a_cluster_writes_what_one_process_does(
+    machines: Machines, model: Path, lines: Path, tmp_path: Path
 ) -> None:
-    for batch in (1, 8, 64):
-        for threads in (1, 2):
-            out = tmp_path / f"{batch}-{threads}.tsv"
-            run("transcribe", model, lines, "--out", out, "--batch-size", batch, "--threads", threads)
-            assert out.read_bytes() == expected, (batch, threads)
-    out = tmp_path / "out.tsv"
-    for number, batch in ((1, 1), (2, 64)):
-        shard: list[object] = ["--shard", f"{number}/2", "--batch-size", batch]
-        run("transcribe", model, lines, "--out", out, *shard, *machines.options)
-    run("merge", *tmp_path.glob("out.*-of-002.tsv"), "--out", out)
-    assert out.read_bytes() == expected
     (tmp_path / "text.txt").write_text("le roi marc\nla reine dit\n", encoding="utf-8")
     guided: list[object] = ["transcribe", model, lines, "--text", tmp_path / "text.txt"]
     run(*guided, "--out", tmp_path / "one.jsonl")
-    run(*guided, "--out", tmp_path / "many.jsonl", *machines.options)
+    for number in (1, 2):
+        run(*guided, "--out", tmp_path / "many.jsonl", "--shard", f"{number}/2", *machines.options)
+    run("merge", *tmp_path.glob("many.*-of-002.jsonl"), "--out", tmp_path / "many.jsonl")
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "many.jsonl").read_bytes()
     assert (tmp_path / "one.jsonl").read_text(encoding="utf-8").count("\n") == LINES
 

@@ -1,6 +1,8 @@
-"""The same file whatever the batch, the number of threads, and where a job was interrupted."""
+"""The same file whatever the batch, the number of threads, the machines, and where a job was interrupted."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,20 @@ from PIL import Image
 from fada.data.source import read_lines
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
+from fada.jobs.merge import merge
+from fada.jobs.shards import Shard
+from fada.jobs.transcribe import Summary
 from fada.models.crnn import CRNNRecognizer
+from fada.models.network import Network
 from fada.models.recognizer import Recognizer
 from fada.models.trocr import TrOCRRecognizer
 from tests.support.jobs import transcribe
+from tests.support.machines import Machines
 
 TEXTS = {"13": ["le roi marc", "la reine dit"], "14": ["li rois dist", "au roi artus"]}
 ALL = [text for lines in TEXTS.values() for text in lines]
 GUIDED = Weights(lam=0.5, scale=10.0, beam=3)
+BATCHES, THREADS = (1, 8, 64), (1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +42,14 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["crnn", "trocr"])
-def recognizer(request: pytest.FixtureRequest) -> Recognizer:
+def recognizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
+    """Of a model that writes character by character, and of one that writes token by token."""
     torch.manual_seed(3)
-    return CRNNRecognizer.build(ALL, "tiny") if request.param == "crnn" else TrOCRRecognizer.build_tiny(ALL, width=160)
+    tiny: Network
+    tiny = CRNNRecognizer.build(ALL, "tiny") if request.param == "crnn" else TrOCRRecognizer.build_tiny(ALL, width=160)
+    tiny.folder = tmp_path_factory.mktemp(request.param)
+    tiny.save_pretrained(tiny.folder)
+    return tiny
 
 
 @pytest.fixture(autouse=True)
@@ -46,46 +59,83 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def written(recognizer: Recognizer, lines: Path, out: Path, **options: Any) -> bytes:
-    source = read_lines(lines, domain_from="folder", untranscribed=True)
-    transcribe(recognizer, source, out, weights=GUIDED, knowledge=Knowledge.from_texts(TEXTS, order=2), **options)
-    return out.read_bytes()
+class Ways:
+    """Ways to the same file.
 
+    Args:
+        place: where files are written.
+    """
 
-def test_batch_and_threads_change_nothing(recognizer: Recognizer, lines: Path, tmp_path: Path) -> None:
-    expected = None
-    # A token model's operations share threads, which takes minutes where other programs keep them waiting.
-    side_by_side = 2 if recognizer.rows == 1 else 1
-    for threads, batch_size in ((1, 8), (1, 1), (side_by_side, 64), (side_by_side, 8), (side_by_side, 3)):
+    def __init__(self, recognizer: Recognizer, lines: Path, place: Path) -> None:
+        self.recognizer, self.lines, self.place = recognizer, lines, place
+
+    def transcribe(self, out: Path, **options: Any) -> Summary:
+        source = read_lines(self.lines, domain_from="folder", untranscribed=True)
+        knowledge = Knowledge.from_texts(TEXTS, order=2)
+        name = str(self.recognizer.folder)
+        return transcribe(self.recognizer, source, out, weights=GUIDED, knowledge=knowledge, model_name=name, **options)
+
+    def at_once(self, out: Path, **options: Any) -> None:
+        self.transcribe(out, **options)
+
+    def resumed(self, out: Path, **options: Any) -> None:
+        """What is read before the interruption is read in another batch, on one thread."""
+        search, calls, threads = self.recognizer.search, [], torch.get_num_threads()
+
+        def interrupted(batch: Any, *arguments: Any, **more: Any) -> Any:
+            calls.append(batch)
+            if len(calls) > 2:  # the first call is the check of the weights
+                raise KeyboardInterrupt
+            return search(batch, *arguments, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.recognizer, "search", interrupted)
+            torch.set_num_threads(1)
+            with pytest.raises(KeyboardInterrupt):
+                self.transcribe(out, batch_size=3)
         torch.set_num_threads(threads)
-        found = written(recognizer, lines, tmp_path / f"{threads}-{batch_size}.jsonl", batch_size=batch_size)
-        expected = expected or found
-        assert found == expected, (threads, batch_size)
-        assert torch.get_num_threads() == threads
-    assert expected is not None
-    assert expected.count(b"\n") == 11
+        assert 0 < self.transcribe(out, **options).resumed < 11
+
+    def in_shards(self, out: Path, **options: Any) -> None:
+        shards = [Shard(number, 3) for number in (3, 1, 2)]
+        for shard in shards:
+            self.transcribe(out, shard=shard, **options)
+        merge([shard.part(out) for shard in shards], out)
+
+    def written(self, way: str, **options: Any) -> bytes:
+        out = self.place / f"{len(list(self.place.iterdir()))}.jsonl"
+        getattr(self, way)(out, **options)
+        assert out.read_bytes().count(b"\n") == 11
+        return out.read_bytes()
 
 
-@pytest.mark.parametrize(("after", "batches"), [(0, (3, 64)), (1, (3, 1)), (1, (1, 8))])
-def test_an_interruption_changes_nothing(
-    recognizer: Recognizer,
-    lines: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    after: int,
-    batches: tuple[int, int],
+@pytest.fixture(scope="module")
+def ways(recognizer: Recognizer, lines: Path, tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    return Ways(recognizer, lines, tmp_path_factory.mktemp("ways"))
+
+
+@pytest.fixture(scope="module")
+def expected(ways: Ways) -> bytes:
+    return ways.written("at_once")
+
+
+RAY = (
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(find_spec("ray") is None, reason="the extra [scale] is not installed"),
+)
+
+
+@pytest.mark.parametrize("way", ["at_once", "resumed", "in_shards", pytest.param("on_a_cluster", marks=RAY)])
+def test_every_way_batch_and_number_of_threads_gives_the_same_bytes(
+    way: str, ways: Ways, expected: bytes, request: pytest.FixtureRequest
 ) -> None:
-    expected = written(recognizer, lines, tmp_path / "whole.jsonl")
-    search, calls = recognizer.search, []
-
-    def interrupted(batch: Any, *arguments: Any, **options: Any) -> Any:
-        calls.append(batch)
-        if len(calls) > after + 1:  # the first call is the check of the weights
-            raise KeyboardInterrupt
-        return search(batch, *arguments, **options)
-
-    monkeypatch.setattr(recognizer, "search", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        written(recognizer, lines, tmp_path / "out.jsonl", batch_size=batches[0])
-    monkeypatch.undo()
-    assert written(recognizer, lines, tmp_path / "out.jsonl", batch_size=batches[1]) == expected
+    more: dict[str, Any] = {}
+    cases = list(product(BATCHES, THREADS))
+    if way == "on_a_cluster":  # whose actors work on one thread each, whatever the first process does
+        machines: Machines = request.getfixturevalue("machines")
+        way, more, cases = "at_once", {"cluster": machines.cluster()}, [(1, 1), (8, 2), (64, 1)]
+    for batch_size, threads in cases:
+        torch.set_num_threads(threads)
+        assert ways.written(way, batch_size=batch_size, **more) == expected, (batch_size, threads)
+        assert torch.get_num_threads() == threads

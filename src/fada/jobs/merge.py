@@ -22,8 +22,8 @@ from fada.data.write import RECORD, own_folder, refuse_source
 from fada.errors import FadaError
 from fada.jobs.shards import PartNote
 
-AT_A_TIME = 1 << 25
-"""Bytes of all parts that are in memory while they are joined."""
+PIECE, AT_A_TIME = 1 << 15, 1 << 25
+"""Bytes of each part, and at most of all parts, that are in memory while they are joined."""
 
 HEADED = (".tsv", ".csv")
 ROWS = (*HEADED, ".jsonl", ".txt")
@@ -199,7 +199,7 @@ def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
     heads = {_first_row(part.path) for part in parts if part.note.count} if headed else set()
     if len(heads) > 1:
         raise FadaError(f"{parts[0].path}: the parts have different columns. Run the shards by the same version.")
-    size = AT_A_TIME // len(parts)
+    size = min(PIECE, AT_A_TIME // len(parts))
     streams = [zip(part.positions.each(1 + size // 64), _rows(part, headed, size), strict=True) for part in parts]
     with progress_bar() as progress, replacing(out) as temporary, temporary.open("wb") as written:
         task = progress.add_task("joining", total=sum(part.note.count for part in parts))
@@ -252,7 +252,7 @@ def _merge_parquet(parts: Sequence[_Part], out: Path) -> None:
             with open_table(part.path) as table:
                 rows = (pickle.dumps(row) for _, row in whole(part.path, table.rows(None)))
                 try:
-                    placed = zip(part.positions.each(AT_A_TIME // 64), rows, strict=True)
+                    placed = zip(part.positions.each(PIECE // 8), rows, strict=True)
                     database.executemany("INSERT INTO placed VALUES (?, ?)", placed)
                 except ValueError:
                     raise _changed(part) from None

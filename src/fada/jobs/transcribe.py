@@ -149,7 +149,7 @@ def transcribe(
         documents = reader.documents
         if documents is not None and share is not None:
             documents.decide_before(every)
-        size = max(run.batch_size, recognizer.rows if documents is None else LINES)
+        size = max(run.batch_size, recognizer.at_once if documents is None else LINES)
         todo = batches(lines, journal.has, size, "transcribing", document_of if documents else lambda _: "")
         here = ((batch, reader.rows(batch)) for batch in todo)
         for batch, rows in here if run.cluster is None else read_on(run.cluster, whole, job.model_name, reader, todo):

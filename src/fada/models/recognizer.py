@@ -87,6 +87,11 @@ class Recognizer(ABC):
         """What it can write, letters and their marks apart (NFD); None if it writes subwords, and so anything."""
         return None
 
+    @property
+    def at_once(self) -> int:
+        """Lines that a search needs at least to keep all threads busy; see `rows`."""
+        return self.rows
+
     @abstractmethod
     def use_threads(self, threads: int) -> None:
         """Work on so many threads; by default as many as there are cores for this process."""

@@ -3,10 +3,13 @@
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,11 +28,21 @@ from fada.decoding.search import Kind, Search
 from fada.decoding.weights import Weights
 from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
-from fada.models.network import IGNORED, Network, NewCharacters, characters_to_add, domain_tag, padded_labels
+from fada.models.network import (
+    IGNORED,
+    Network,
+    NewCharacters,
+    characters_to_add,
+    domain_tag,
+    one_thread_each,
+    padded_labels,
+)
 from fada.models.recognizer import Tagging
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 from fada.text.tokens import TokenTable
+
+R = TypeVar("R")
 
 STATES = "encoder_states"
 """The network input that stands for the encoder's, where its output is known already: (batch, positions, size)."""
@@ -55,6 +68,11 @@ class Seq2SeqRecognizer(Network):
     tokenizer: Any
     prompt: tuple[int, ...]
     rows = 8
+
+    @property
+    def at_once(self) -> int:
+        """A group of lines for each thread."""
+        return self.rows * torch.get_num_threads()
 
     @property
     def characters(self) -> str:
@@ -317,15 +335,20 @@ class Generation(Search):
         """The best hypothesis of every line; lines of similar length are written together."""
         self.check(weights)
         order = np.argsort([-len(line.text or "") for line in self._lines], kind="stable").tolist()
-        found: dict[int, Hypothesis] = {}
-        for chosen in _groups(order, self.recognizer, self.batch_size, weights.name):
+        options: dict[str, Any] = {"num_beams": weights.beam}
+        if weights.guided:
+            options |= weights.model_dump(include={"lam", "scale", "distance"})
+        states = self._states
+
+        def written(chosen: list[int]) -> list[Hypothesis]:
             lines = [self._lines[i] for i in chosen]
-            options: dict[str, Any] = {"num_beams": weights.beam}
-            if weights.guided:
-                options |= weights.model_dump(include={"lam", "scale", "distance"})
-                options["targets"] = [self.knowledge.target_of(line.domain) for line in lines]
-            inputs = self.recognizer.to_device(self.recognizer.collate_states([self._states[i] for i in chosen]))
-            found |= zip(chosen, self.recognizer.generate_batch(inputs, lines, **options), strict=True)
+            targets: Any = [self.knowledge.target_of(line.domain) for line in lines] if weights.guided else None
+            inputs = self.recognizer.to_device(self.recognizer.collate_states([states[i] for i in chosen]))
+            return self.recognizer.generate_batch(inputs, lines, targets=targets, **options)
+
+        found: dict[int, Hypothesis] = {}
+        for chosen, hypotheses in _in_groups(written, order, self.recognizer, self.batch_size, weights.name):
+            found |= zip(chosen, hypotheses, strict=True)
         return [found[i] for i in range(len(order))]
 
     def recognized(self) -> Iterator[bytes]:
@@ -384,24 +407,35 @@ def _encoded(
     recognizer: Seq2SeqRecognizer, arrays: Sequence[np.ndarray], dtype: type[np.floating[Any]], batch_size: int
 ) -> np.ndarray:
     recognizer.model.eval()
+
+    def states_of(chosen: list[int]) -> np.ndarray:
+        inputs = recognizer.to_device(recognizer.collate([arrays[i] for i in chosen]))
+        with torch.inference_mode():
+            return recognizer.encoder_states(inputs).float().cpu().numpy()
+
     states = np.empty(0, dtype)
-    with torch.inference_mode():
-        for chosen in _groups(range(len(arrays)), recognizer, batch_size, "running the encoder"):
-            inputs = recognizer.to_device(recognizer.collate([arrays[i] for i in chosen]))
-            found = recognizer.encoder_states(inputs).float().cpu().numpy()
-            if not len(states):
-                states = np.empty((len(arrays), *found.shape[1:]), dtype)
-            states[chosen] = found
+    for chosen, found in _in_groups(states_of, range(len(arrays)), recognizer, batch_size, "running the encoder"):
+        if not len(states):
+            states = np.empty((len(arrays), *found.shape[1:]), dtype)
+        states[chosen] = found
     return states
 
 
-def _groups(order: Sequence[int], recognizer: Network, batch_size: int, title: str) -> Iterator[list[int]]:
-    """Numbers of lines for the network, with a progress bar; on a CPU always as many, the last one repeated."""
+def _in_groups(
+    work: Callable[[list[int]], R], order: Sequence[int], recognizer: Network, batch_size: int, title: str
+) -> Iterator[tuple[list[int], R]]:
+    """Groups of lines, by their numbers, and what the network makes of them, with a progress bar.
+
+    A CPU gives the network always as many lines, the last one repeated, and works at several groups side by side, each
+    on one thread: what it finds is the same whatever the batch and the number of threads.
+    """
     on_cpu = recognizer.model.device.type == "cpu"
     size = recognizer.rows if on_cpu else batch_size
-    for start in track(range(0, len(order), size), title):
-        chosen = list(order[start : start + size])
-        yield chosen + chosen[-1:] * (size - len(chosen) if on_cpu else 0)
+    chosen = (list(order[start : start + size]) for start in track(range(0, len(order), size), title))
+    groups = (some + some[-1:] * (size - len(some) if on_cpu else 0) for some in chosen)
+    with one_thread_each() if on_cpu else nullcontext(1) as threads, ThreadPoolExecutor(threads) as pool:
+        while some := list(islice(groups, threads)):
+            yield from zip(some, pool.map(work, some), strict=True)
 
 
 class _SharedAttention(EncoderDecoderCache):

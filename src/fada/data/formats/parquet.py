@@ -158,8 +158,10 @@ def write_rows(rows: Iterable[Mapping[str, Any]], destination: Path, record: Map
         schema = pa.schema(list(types.items()), metadata={"fada": json.dumps(record, ensure_ascii=False)})
         cells = ({key: _cell(value, types[key]) for key, value in row.items()} for row in waiting)
         with pq.ParquetWriter(temporary, schema) as writer:
-            while group := list(islice(cells, BATCH * GROUP_BATCHES)):
-                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            groups = _RowGroups(writer)
+            while batch := list(islice(cells, BATCH)):
+                groups.add(pa.Table.from_pylist(batch, schema=schema))
+            groups.close()
 
 
 def write_parquet(
@@ -222,11 +224,13 @@ class _RowGroups:
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
         self._rows: list[pa.Table] = []
+        self._count = 0
         self._packed: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
         self._rows.append(rows)
-        if len(self._rows) == BATCH:
+        self._count += len(rows)
+        if self._count >= BATCH:
             self._pack()
             if sum(table.nbytes for table in self._packed) >= GROUP_BYTES or len(self._packed) == GROUP_BATCHES:
                 self.close()
@@ -234,7 +238,7 @@ class _RowGroups:
     def _pack(self) -> None:
         if self._rows:
             self._packed.append(pa.concat_tables(self._rows).combine_chunks())
-            self._rows = []
+            self._rows, self._count = [], 0
 
     def close(self) -> None:
         """Write what waits."""
