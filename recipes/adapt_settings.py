@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
+from medieval import unseen
 
 from fada import read_lines
 from fada.common.files import write_json
@@ -53,8 +53,7 @@ FOLDS = ({}, {"learning_rate": 5e-4})
 
 def manuscripts(data: Path) -> dict[str, list[Line]]:
     """The chosen manuscripts with their lines."""
-    listed = yaml.safe_load((Path(__file__).parent / "unseen.yaml").read_text(encoding="utf-8"))
-    unseen = {one["manuscript"] for group in listed.values() for one in group}
+    left_out = unseen()
     of: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for line in read_lines(data / "latin_script" / "train.parquet"):
         of[str(line.extra["language"]), str(line.extra["manuscript"])].append(line)
@@ -63,7 +62,7 @@ def manuscripts(data: Path) -> dict[str, list[Line]]:
         able = [
             name
             for (spoken, name), lines in of.items()
-            if spoken == language and name not in unseen and len(lines) >= LEAST and len(set(map(page_of, lines))) > 1
+            if spoken == language and name not in left_out and len(lines) >= LEAST and len(set(map(page_of, lines))) > 1
         ]
         name = min(able, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
         chosen[name] = of[language, name]

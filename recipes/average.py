@@ -3,16 +3,17 @@
 import sys
 from pathlib import Path
 
-import torch
-
 from fada.models.crnn import CRNNRecognizer
+from fada.training.adapt import Mean
 
 
 def main(out: Path, models: list[str]) -> None:
     """Write the model folder."""
     first = CRNNRecognizer.load(models[0])
-    states = [CRNNRecognizer.load(model).model.state_dict() for model in models]
-    first.model.load_state_dict({name: torch.stack([s[name].float() for s in states]).mean(0) for name in states[0]})
+    mean = Mean()
+    for model in models:
+        mean.add(CRNNRecognizer.load(model).model.state_dict())
+    mean.load_into(first.model)
     first.save_pretrained(out)
 
 

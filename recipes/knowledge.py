@@ -35,8 +35,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import yaml
-from medieval import SIGN_SEMICOLON, SMALL_ET
+from medieval import SIGN_SEMICOLON, SMALL_ET, unseen
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.defaults import BEAM, certainty_of, weights_for
@@ -89,12 +88,6 @@ class Body:
     def language(self) -> str:
         """Code of its language."""
         return self.domain.partition("-")[0]
-
-
-def unseen() -> set[str]:
-    """Manuscripts that no text may be of."""
-    listed = yaml.safe_load((HERE / "unseen.yaml").read_text(encoding="utf-8"))
-    return {one["manuscript"] for one in (*listed["arena"], *listed["demo"])}
 
 
 def bodies(data: Path, lines: Path, *, validation: bool = True) -> list[Body]:
@@ -187,7 +180,11 @@ class Document:
 
     def cer(self, texts: Sequence[str]) -> float:
         """In percent."""
-        return float(score_lines(self.references, list(texts)).rates(np.ones(len(texts), bool))["cer"])
+        return score_lines(self.references, texts).rates()["cer"]
+
+    def decoded_cer(self, decoder: CTCBeamDecoder) -> float:
+        """In percent, of what a decoder reads."""
+        return self.cer([best[0].text for best in decoder.decode_batch(self.log_probs)])
 
 
 def documents(emissions: Emissions) -> Iterator[Document]:
@@ -219,7 +216,7 @@ def study_weights(data: Path, lines: Path, stored: Sequence[Path], out: Path | N
                 for text in body.lines
             ]
             random.Random(document.manuscript).shuffle(text)
-            before = document.cer([best[0].text for best in plain.decode_batch(document.log_probs)])
+            before = document.decoded_cer(plain)
             certainty, whole = certainty_of(document.log_probs), sum(map(len, text))
             for size in SIZES:
                 ends = np.cumsum([len(each) for each in text])
@@ -228,8 +225,7 @@ def study_weights(data: Path, lines: Path, stored: Sequence[Path], out: Path | N
                 used = text[: int(np.searchsorted(ends, size)) + 1]
                 model = CharNgram.train(used, ORDER, SMOOTHING)
                 for weight in WEIGHTS:
-                    decoder = plain.replace(lm=model, lm_weight=weight, length_bonus=BONUS * weight)
-                    cer = document.cer([best[0].text for best in decoder.decode_batch(document.log_probs)])
+                    cer = document.decoded_cer(plain.replace(lm=model, lm_weight=weight, length_bonus=BONUS * weight))
                     rows.append(
                         {
                             "emissions": path.stem,
@@ -297,14 +293,14 @@ def study_over(data: Path, lines: Path, stored: Sequence[Path], learnt: str | No
             assumed = CharNgram.train(read, 2, SMOOTHING)
             models = {key: CharNgram.train(text, ORDER, SMOOTHING) for key, text in texts.items()}
             plain = CTCBeamDecoder(emissions.symbols, emissions.blank, BEAM)
-            before = document.cer([best[0].text for best in plain.decode_batch(document.log_probs)])
+            before = document.decoded_cer(plain)
             row = []
             for validation, share, times, bonus in OVERS:
                 characters = sum(map(len, texts[validation]))
                 weight = times * weights_for(characters, certainty_of(document.log_probs)).lm_weight
                 model = models[validation].over(assumed, share)
                 known = plain.replace(lm=model, lm_weight=weight, length_bonus=bonus * weight)
-                after = document.cer([best[0].text for best in known.decode_batch(document.log_probs)])
+                after = document.decoded_cer(known)
                 row.append(100 * (after / max(before, 0.1) - 1))
             rows.append(row)
     print_over(np.array(rows))

@@ -53,8 +53,7 @@ def cers(recognizer: CTCRecognizer, lines: Sequence[Line]) -> tuple[float, float
     decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=BEAM)
     greedy = [decoder.greedy(scores).text for scores in frames]
     beam = [found[0].text for found in decoder.decode_batch(frames)]
-    all_lines = np.ones(len(lines), bool)
-    rates = [score_lines(references, texts).rates(all_lines)["cer"] for texts in (greedy, beam)]
+    rates = [score_lines(references, texts).rates()["cer"] for texts in (greedy, beam)]
     return rates[0], rates[1], len(lines)
 
 
@@ -72,7 +71,7 @@ def print_manuscripts(recognizer: CTCRecognizer, lines: Sequence[Line]) -> None:
     for name in sorted(rates, key=lambda name: -errors[name]):
         share = errors[name] / sum(errors.values())
         print(f"| {name} | {(names == name).sum()} | {rates[name]:.1f} | {share:.0%} |")
-    print(f"| all | {len(lines)} | {float(scored.rates(np.ones(len(lines), bool))['cer']):.2f} | |")
+    print(f"| all | {len(lines)} | {scored.rates()['cer']:.2f} | |")
 
 
 def main() -> None:

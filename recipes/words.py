@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow.parquet as pq
-from knowledge import documents, unseen
+from knowledge import documents
+from medieval import unseen
 
 from fada.decoding import wordlist
 from fada.decoding.defaults import BEAM

@@ -56,22 +56,13 @@ def whisper_folder(folder: Path, multilingual: bool = False) -> Path:
     tokenizer.add_tokens(special, special_tokens=True)
     end, start = cast(list[int], tokenizer.convert_tokens_to_ids(special[:2]))
     config = WhisperConfig(
+        **tiny_models.SMALL_WHISPER,
         vocab_size=len(tokenizer),
-        num_mel_bins=8,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
         max_target_positions=32,
         pad_token_id=end,
         bos_token_id=end,
         eos_token_id=end,
         decoder_start_token_id=start,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
     )
     torch.manual_seed(0)
     model = WhisperForConditionalGeneration(config)

@@ -2,6 +2,7 @@
 
 import json
 from functools import lru_cache
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -27,6 +28,14 @@ GREEK = (
     "ἡρώων. Ἄνδρα μοι ἔννεπε, Μοῦσα, πολύτροπον, ὃς μάλα πολλὰ πλάγχθη."
 )
 SPECIAL = ["<pad>", "<s>", "</s>"]
+SMALL_WHISPER: dict[str, Any] = {
+    "num_mel_bins": 8,
+    "d_model": 16,
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 16),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens")),
+}
 
 
 def _wrap(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
@@ -147,23 +156,14 @@ def whisper(vocabulary: int, seed: int = 0, sharpness: float = 6.0) -> WhisperFo
     torch.manual_seed(seed)
     start = vocabulary
     config = WhisperConfig(
+        **SMALL_WHISPER,
         vocab_size=vocabulary + 5 + 1501,
-        num_mel_bins=8,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
         max_source_positions=1500,
         max_target_positions=64,
         pad_token_id=0,
         bos_token_id=1,
         eos_token_id=2,
         decoder_start_token_id=start,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
         tie_word_embeddings=False,
     )
     model = WhisperForConditionalGeneration(config).eval()

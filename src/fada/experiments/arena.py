@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -330,14 +329,16 @@ class Found:
 
     def systems(self, seed: int) -> Systems:
         """All test lines, and what every rung read; the domain of a line is its manuscript."""
-        columns: dict[str, list[Any]] = {name: [] for name in ("ids", "references", "domains", PAGE, "language")}
-        for one in self.manuscripts:
-            plain = self.reads[one.manuscript, PLAIN.name, 0]
-            columns["ids"] += [f"{one.manuscript}/{line}" for line in plain.ids]
-            columns["references"] += plain.references
-            columns["domains"] += [one.manuscript] * len(plain.ids)
-            columns[PAGE] += [f"{one.manuscript}/{page}" for page in plain.pages]
-            columns["language"] += [one.language] * len(plain.ids)
+        plain = [(one, self.reads[one.manuscript, PLAIN.name, 0]) for one in self.manuscripts]
+        lines = LineColumns(
+            [f"{one.manuscript}/{line}" for one, read in plain for line in read.ids],
+            [text for _, read in plain for text in read.references],
+            [one.manuscript for one, read in plain for _ in read.ids],
+            {
+                PAGE: [f"{one.manuscript}/{page}" for one, read in plain for page in read.pages],
+                "language": [one.language for one, read in plain for _ in read.ids],
+            },
+        )
         texts = {
             rung.name: [
                 text
@@ -346,9 +347,7 @@ class Found:
             ]
             for rung in self.rungs()
         }
-        lines = LineColumns(columns["ids"], columns["references"], columns["domains"])
-        extra = {name: columns[name] for name in (PAGE, "language")}
-        return Systems(LineColumns(lines.ids, lines.references, lines.domains, extra), texts, source=NAME)
+        return Systems(lines, texts, source=NAME)
 
 
 def table(folder: Path, manuscripts: Sequence[Manuscript], model: str) -> str:
