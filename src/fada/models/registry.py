@@ -95,7 +95,15 @@ def build(
 
         make = TrOCRRecognizer.build_tiny if name == "trocr-tiny" else TrOCRRecognizer.build_subword
         return make(texts, domains, tagging)
-    return _load(name, texts, domains, tagging, new_characters, max_seconds, language)
+    return _load(
+        name,
+        texts=texts,
+        new_characters=new_characters,
+        domains=domains,
+        tagging=tagging,
+        max_seconds=max_seconds,
+        language=language,
+    )
 
 
 def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":
@@ -148,7 +156,7 @@ def load_network(name: str | os.PathLike[str]) -> "Network":
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    return _load(name, (), (), None, "ignore")
+    return _load(name)
 
 
 def export_onnx(name: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
@@ -171,26 +179,11 @@ def _place(name: str | os.PathLike[str]) -> str | os.PathLike[str]:
     return Path(path) / "model" if (Path(path) / "model" / "config.json").is_file() else path
 
 
-def _load(
-    name: str | os.PathLike[str],
-    texts: Sequence[str],
-    domains: Sequence[str],
-    tagging: "Tagging | None",
-    new_characters: "NewCharacters",
-    max_seconds: float | None = None,
-    language: str | None = None,
-) -> "Network":
+def _load(name: str | os.PathLike[str], **options: Any) -> "Network":
+    """By the class for its type, with those of the options that this takes."""
     path = _place(name)
     with _sound_files(path):
         loader = _loader(name, configuration(path).get("model_type"))
-        options: dict[str, Any] = {
-            "texts": texts,
-            "new_characters": new_characters,
-            "domains": domains,
-            "tagging": tagging,
-            "max_seconds": max_seconds,
-            "language": language,
-        }
         taken = inspect.signature(loader.load).parameters
         recognizer = loader.load(path, **{option: value for option, value in options.items() if option in taken})
     if Path(path).is_dir():

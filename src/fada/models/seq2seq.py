@@ -111,6 +111,50 @@ class Seq2SeqRecognizer(Network):
     def _encoder_outputs(self, inputs: dict[str, Tensor]) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=cast(Any, self.encoder_states(inputs)))
 
+    def encoded(
+        self,
+        arrays: Sequence[np.ndarray],
+        folder: Path | None = None,
+        dtype: type[np.floating[Any]] = np.float16,
+        batch_size: int = 8,
+    ) -> np.ndarray:
+        """(lines, positions, size): what the encoder makes of prepared lines.
+
+        Args:
+            arrays: prepared lines; any sequence, also one that prepares them when they are asked for.
+            folder: keeps the result in a file that all models with the same encoder share for the same lines.
+            dtype: float16 halves the space; what it rounds is far below what the decoder notices.
+            batch_size: lines per call of the network.
+        """
+        if folder is None or not len(arrays):
+            return self._encoded(arrays, dtype, batch_size)
+        digest = hashlib.blake2b(np.dtype(dtype).str.encode(), digest_size=12)
+        for name, weight in self.model.get_encoder().state_dict().items():
+            digest.update(name.encode())
+            digest.update(weight.detach().cpu().contiguous().numpy().data)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+        path = folder / f"{digest.hexdigest()}.npy"
+        if not path.exists():
+            with replacing(path) as temporary, temporary.open("wb") as stream:
+                np.save(stream, self._encoded(arrays, dtype, batch_size))
+        return np.load(path, mmap_mode="r")
+
+    def _encoded(self, arrays: Sequence[np.ndarray], dtype: type[np.floating[Any]], batch_size: int) -> np.ndarray:
+        self.model.eval()
+
+        def states_of(chosen: list[int]) -> np.ndarray:
+            inputs = self.to_device(self.collate([arrays[i] for i in chosen]))
+            with torch.inference_mode():
+                return self.encoder_states(inputs).float().cpu().numpy()
+
+        states = np.empty(0, dtype)
+        for chosen, found in _in_groups(states_of, range(len(arrays)), self, batch_size, "running the encoder"):
+            if not len(states):
+                states = np.empty((len(arrays), *found.shape[1:]), dtype)
+            states[chosen] = found
+        return states
+
     def collate_states(
         self, states: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None
     ) -> dict[str, Tensor]:
@@ -363,62 +407,8 @@ class Generation(Search):
         """(lines, positions, size); a frozen encoder's with the rounding that they had in training."""
         frozen = self.recognizer.encoder_is_frozen
         prepared = [self.recognizer.prepare(line) for line in self._lines]
-        return encoded(
-            self.recognizer,
-            prepared,
-            self._cache if frozen else None,
-            np.float16 if frozen else np.float32,
-            self.batch_size,
-        )
-
-
-def encoded(
-    recognizer: Seq2SeqRecognizer,
-    arrays: Sequence[np.ndarray],
-    folder: Path | None = None,
-    dtype: type[np.floating[Any]] = np.float16,
-    batch_size: int = 8,
-) -> np.ndarray:
-    """(lines, positions, size): what the encoder makes of prepared lines.
-
-    Args:
-        recognizer: the model.
-        arrays: prepared lines; any sequence, also one that prepares them when they are asked for.
-        folder: keeps the result in a file that all models with the same encoder share for the same lines.
-        dtype: float16 halves the space; what it rounds is far below what the decoder notices.
-        batch_size: lines per call of the network.
-    """
-    if folder is None or not len(arrays):
-        return _encoded(recognizer, arrays, dtype, batch_size)
-    digest = hashlib.blake2b(np.dtype(dtype).str.encode(), digest_size=12)
-    for name, weight in recognizer.model.get_encoder().state_dict().items():
-        digest.update(name.encode())
-        digest.update(weight.detach().cpu().contiguous().numpy().data)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    path = folder / f"{digest.hexdigest()}.npy"
-    if not path.exists():
-        with replacing(path) as temporary, temporary.open("wb") as stream:
-            np.save(stream, _encoded(recognizer, arrays, dtype, batch_size))
-    return np.load(path, mmap_mode="r")
-
-
-def _encoded(
-    recognizer: Seq2SeqRecognizer, arrays: Sequence[np.ndarray], dtype: type[np.floating[Any]], batch_size: int
-) -> np.ndarray:
-    recognizer.model.eval()
-
-    def states_of(chosen: list[int]) -> np.ndarray:
-        inputs = recognizer.to_device(recognizer.collate([arrays[i] for i in chosen]))
-        with torch.inference_mode():
-            return recognizer.encoder_states(inputs).float().cpu().numpy()
-
-    states = np.empty(0, dtype)
-    for chosen, found in _in_groups(states_of, range(len(arrays)), recognizer, batch_size, "running the encoder"):
-        if not len(states):
-            states = np.empty((len(arrays), *found.shape[1:]), dtype)
-        states[chosen] = found
-    return states
+        dtype = np.float16 if frozen else np.float32
+        return self.recognizer.encoded(prepared, self._cache if frozen else None, dtype, self.batch_size)
 
 
 def _in_groups(

@@ -17,7 +17,7 @@ from fada.data.line import Line
 from fada.data.splits import Splits
 from fada.errors import FadaError
 from fada.models.network import Network
-from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, encoded
+from fada.models.seq2seq import UnfitLine
 from fada.training.settings import TrainSettings
 
 log = logging.getLogger(__name__)
@@ -144,23 +144,17 @@ class EncodedDataset(LineDataset):
     """Lines as the output of an encoder that does not change: it is run once for each line, not once an epoch.
 
     Args:
-        recognizer: with an encoder and a decoder.
+        recognizer: with a frozen encoder.
         lines, domains: as in :class:`LineDataset`.
         folder: keeps the states in a file that runs with the same encoder and the same lines share; None: in memory.
     """
 
-    recognizer: Seq2SeqRecognizer
-
     def __init__(
-        self,
-        recognizer: Seq2SeqRecognizer,
-        lines: Sequence[Line],
-        domains: Sequence[str],
-        folder: Path | None = None,
+        self, recognizer: Network, lines: Sequence[Line], domains: Sequence[str], folder: Path | None = None
     ) -> None:
         self.states: np.ndarray | None = None
         super().__init__(recognizer, lines, domains)
-        self.states = encoded(recognizer, _Prepared(self), folder)
+        self.states = recognizer.encoded(_Prepared(self), folder)
         self._cache.clear()
 
     def array(self, index: int) -> np.ndarray:
@@ -180,7 +174,7 @@ def prepared(
     cache: Path | None = None,
 ) -> LineDataset:
     """Lines for a network; what a frozen encoder makes of lines that do not vary is computed once."""
-    if isinstance(recognizer, Seq2SeqRecognizer) and recognizer.encoder_is_frozen and augment is None:
+    if recognizer.encoder_is_frozen and augment is None:
         return EncodedDataset(recognizer, lines, domains, cache)
     return LineDataset(recognizer, lines, domains, augment)
 
