@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import TypeAdapter
 from typer.testing import CliRunner, Result
 
 from fada.cli import app
@@ -148,7 +149,7 @@ def test_systems_are_tested_against_the_baseline(run: Path) -> None:
     result = evaluate_systems(systems, "beam", Scoring(bootstrap=50, resamples=100), groups=["page"])
     assert list(result.comparisons) == ["guided"]
     assert result.rows()[1]["change"] == pytest.approx(50 - 12.5)
-    assert SystemsEvaluation.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    assert TypeAdapter(SystemsEvaluation).validate_json(json.dumps(result.to_dict())) == result
     with pytest.raises(FadaError, match="no system 'none'"):
         evaluate_systems(systems, "none")
     with pytest.raises(FadaError, match="no column 'writer', expected one of domain, page, length"):

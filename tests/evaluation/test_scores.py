@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from fada.errors import FadaError
 from fada.evaluation import confusions as fc
@@ -69,10 +70,10 @@ def test_every_result_survives_json_and_ned_never_exceeds_100(lines: Any) -> Non
     references, hypotheses = map(list, zip(*lines, strict=True))
     domains = [str(i % 2) for i in range(len(lines))]
     result = ev.evaluate(references, hypotheses, domains, groups={"n": domains}, units="graphemes", bootstrap=20)
-    assert ev.Evaluation.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    assert TypeAdapter(ev.Evaluation).validate_json(json.dumps(result.to_dict())) == result
     assert 0 <= result.ned <= 100
     comparison = ev.compare(references, hypotheses, references, domains, resamples=20)
-    assert ev.Comparison.from_dict(json.loads(json.dumps(comparison.to_dict()))) == comparison
+    assert TypeAdapter(ev.Comparison).validate_json(json.dumps(comparison.to_dict())) == comparison
 
 
 def test_domains_add_up_to_the_whole() -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from fada.cli import app
@@ -123,7 +124,7 @@ def test_rivals_go_on_from_their_store(
 
 def test_the_table_survives_json_and_its_texts_a_file(tmp_path: Path, table: RivalsTable) -> None:
     value = json.loads(json.dumps(table.to_dict()))
-    assert SystemsEvaluation.from_dict(value["test"]) == table.result
+    assert TypeAdapter(SystemsEvaluation).validate_python(value["test"]) == table.result
     table.systems.save(tmp_path / "rivals.parquet")
     again = read_systems(tmp_path / "rivals.parquet")
     assert (again.ids, again.references, again.systems) == (

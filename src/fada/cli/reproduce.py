@@ -8,7 +8,6 @@ import typer
 
 from fada.cli.options import JOBS, NO_JOBS, ClusterOptions, with_cluster
 from fada.cli.output import echo
-from fada.common.workers import Processes
 from fada.errors import FadaError, Interrupted
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ def reproduce(
 
         fada reproduce recipes/main-synthetic-crnn.yaml
     """
+    from fada.common.workers import Processes
     from fada.experiments.paper import lines_of, reproduce_all, summary
     from fada.experiments.recipe import MORE, TABLES, recipes_of
     from fada.experiments.reproduce import Scope

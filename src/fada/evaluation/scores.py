@@ -124,13 +124,8 @@ class Scores:
     distance: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; the inverse is :meth:`from_dict`."""
+        """JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Scores":
-        """The inverse of :meth:`to_dict`."""
-        return cls(**_fields_of(Scores, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,19 +143,6 @@ class Evaluation(Scores):
     bootstrap: int = 0
     clusters: int = 0
     seed: int = 0
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Evaluation":
-        """The inverse of :meth:`to_dict`."""
-        nested = {
-            "per_domain": {name: Scores.from_dict(value) for name, value in values.get("per_domain", {}).items()},
-            "per_group": {
-                column: {name: Scores.from_dict(value) for name, value in groups.items()}
-                for column, groups in values.get("per_group", {}).items()
-            },
-            "normalization": tuple(values.get("normalization", ())),
-        }
-        return cls(**{**_fields_of(Evaluation, values), **nested})
 
     def rows(self) -> list[Cells]:
         """One row per domain and a last one for all lines, ready for a table."""
@@ -218,23 +200,8 @@ class Comparison:
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; the inverse is :meth:`from_dict`."""
+        """JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Comparison":
-        """The inverse of :meth:`to_dict`."""
-
-        def differences(items: Mapping[str, Any]) -> dict[str, Difference]:
-            return {name: Difference(**_with_tuples(value)) for name, value in items.items()}
-
-        nested = {
-            "names": tuple(values["names"]),
-            "overall": differences(values["overall"]),
-            "per_domain": {domain: differences(items) for domain, items in values["per_domain"].items()},
-            "normalization": tuple(values["normalization"]),
-        }
-        return cls(**{**values, **nested})
 
     def rows(self, metric: str = "cer") -> list[Cells]:
         """One row per domain and a last one for all lines, ready for a table."""
@@ -499,16 +466,3 @@ def _row(label: str, name: str, scores: Scores) -> Cells:
         "sorted W2": scores.distance.get("sorted_w2"),
         "aligned W2": scores.distance.get("aligned_w2"),
     }
-
-
-def _fields_of(kind: type[Scores], values: Mapping[str, Any]) -> dict[str, Any]:
-    known = {part.name for part in fields(kind)}
-    picked = {name: value for name, value in values.items() if name in known}
-    picked["intervals"] = {name: (float(low), float(high)) for name, (low, high) in picked.get("intervals", {}).items()}
-    return picked
-
-
-def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    interval = values["interval"]
-    distance = {name: (float(before), float(after)) for name, (before, after) in values["distance"].items()}
-    return {**values, "interval": None if interval is None else (interval[0], interval[1]), "distance": distance}

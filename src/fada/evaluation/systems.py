@@ -1,6 +1,6 @@
 """Several systems on the same lines: evaluated side by side, tested against one of them, averaged over seeds."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,18 +44,8 @@ class SystemsEvaluation:
         return does_not_read(evaluation.cer for evaluation in self.evaluations.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; the inverse is :meth:`from_dict`."""
+        """JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "SystemsEvaluation":
-        """The inverse of :meth:`to_dict`."""
-        return cls(
-            baseline=values["baseline"],
-            evaluations={name: Evaluation.from_dict(value) for name, value in values["evaluations"].items()},
-            comparisons={name: Comparison.from_dict(value) for name, value in values["comparisons"].items()},
-            p_holm=dict(values["p_holm"]),
-        )
 
     def rows(self) -> list[Cells]:
         """One row per system: error rates with intervals, and the change against the baseline with its tests."""
