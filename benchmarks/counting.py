@@ -3,13 +3,14 @@
 Run with: python -m benchmarks.counting
 """
 
-import argparse
 import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable
 from statistics import median
+
+import typer
 
 from fada.text.counting import count_characters
 from fada.text.normalizer import TextNormalizer
@@ -78,18 +79,13 @@ def measure(language: str, lines: int, runs: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
+def main(lines: int = 40_000, runs: int = 7, floor: float = 4.0) -> None:
     """Print the ratios; exit with 1 if one falls below the floor."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=40_000)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--floor", type=float, default=4.0, help="least ratio over the normalised text")
-    arguments = parser.parse_args()
-    results = [measure(language, arguments.lines, arguments.runs) for language in LETTERS]
+    results = [measure(language, lines, runs) for language in LETTERS]
     print(json.dumps(results, indent=2, ensure_ascii=False))
-    if any(float(str(result["ratio"])) < arguments.floor for result in results):
+    if any(float(str(result["ratio"])) < floor for result in results):
         raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -5,11 +5,12 @@
 The lines are made up: about fifty characters of Greek and French, a tenth of them wrong, in seven domains.
 """
 
-import argparse
 import random
 import time
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from benchmarks.counting import lines_of
 from fada.common.files import write_json
@@ -60,18 +61,14 @@ def run(count: int) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
+def main(lines: int = 1_000_000, out: Path | None = None) -> None:
     """Print the figures, and write them if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    result = run(options.lines)
+    result = run(lines)
     for name, value in result.items():
         print(f"{name}: {value}")
-    if options.out:
-        write_json(options.out / "evaluation.json", result)
+    if out:
+        write_json(out / "evaluation.json", result)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -11,13 +11,14 @@ text and one that is half the domain's own save there, against the frequencies o
 Each source is a folder with train and test lines, and the column that names the domain.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from fada import read_lines
 from fada.common.files import write_json, write_text
@@ -126,22 +127,18 @@ def markdown(bounds: Sequence[Bound]) -> str:
     return markdown_table([*head, *rest], rows, labels=1)
 
 
-def main() -> None:
+def main(sources: Annotated[list[str], typer.Argument(metavar="FOLDER:COLUMN")], out: Path | None = None) -> None:
     """Compute, print, and write if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="+", metavar="FOLDER:COLUMN")
-    parser.add_argument("--out", type=Path, help="Folder for table.md and bounds.json.")
-    options = parser.parse_args()
     bounds = []
-    for source in options.sources:
+    for source in sources:
         folder, _, column = source.rpartition(":")
         bounds.append(bound(Path(folder).name, *read_texts(Path(folder), column)))
     text = markdown(bounds)
     print(text)
-    if options.out:
-        write_text(options.out / "table.md", text)
-        write_json(options.out / "bounds.json", json.loads(json.dumps([asdict(b) for b in bounds])))
+    if out:
+        write_text(out / "table.md", text)
+        write_json(out / "bounds.json", json.loads(json.dumps([asdict(b) for b in bounds])))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -6,7 +6,6 @@ The vocabulary is made up (byte-level: 256 bytes and words with and without a le
 of TrOCR-small (6 layers of width 256, 64,044 tokens, 578 image patches) and random weights. CPU times, one thread.
 """
 
-import argparse
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+import typer
 from transformers import LogitsProcessor, TrOCRConfig, VisionEncoderDecoderConfig, VisionEncoderDecoderModel, ViTConfig
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -136,27 +136,23 @@ def decoder_overhead(rounds: int, tokens: int = 24) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="folder for generate.json")
-    options = parser.parse_args()
+def main(rounds: int = 5, out: Path | None = None) -> None:
     torch.set_num_threads(1)
     steps = {
-        f"{distance}, scale {scale:g}": step_milliseconds(distance, scale, options.rounds)
+        f"{distance}, scale {scale:g}": step_milliseconds(distance, scale, rounds)
         for distance in ("sorted_w2", "aligned_w2")
         for scale in (1.0, 50.0)
     }
     for name, milliseconds in steps.items():
         print(f"5 beams x 50,000 tokens, {name}: {milliseconds:.2f} ms a step (limit {LIMITS['milliseconds']} ms)")
-    decoder = decoder_overhead(options.rounds)
+    decoder = decoder_overhead(rounds)
     print(
         f"decoder like TrOCR-small, 5 beams: {decoder['plain_ms_per_step']:.1f} ms a step plain, guidance "
         f"{decoder['guidance_ms_per_step']:.2f} ms, +{decoder['percent']:.1f} % (limit +{LIMITS['percent']:g} %)"
     )
-    if options.out:
-        write_json(options.out / "generate.json", {"steps": steps, "decoder": decoder, "limits": LIMITS})
+    if out:
+        write_json(out / "generate.json", {"steps": steps, "decoder": decoder, "limits": LIMITS})
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -5,9 +5,10 @@ The text is not part of this repository. Give the folder that holds its parquet 
     python -m benchmarks.hpgt_pearson path/to/hpgt
 """
 
-import argparse
 import json
 from pathlib import Path
+
+import typer
 
 from fada.targets.counts import Corpus
 from fada.targets.target_set import TargetSet
@@ -35,13 +36,9 @@ def compare_with_paper(targets: TargetSet) -> list[dict[str, object]]:
     return rows
 
 
-def main() -> None:
+def main(folder: Path, domain_column: str = "century") -> None:
     """Count, compare, print; exit with 1 if a figure is not met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--domain-column", default="century")
-    arguments = parser.parse_args()
-    corpus = Corpus([arguments.folder / "*.parquet"], domain_column=arguments.domain_column)
+    corpus = Corpus([folder / "*.parquet"], domain_column=domain_column)
     rows = compare_with_paper(TargetSet.from_pairs(corpus, NORMALIZER))
     print(json.dumps(rows, indent=2))
     if not all(row["within 0.01"] for row in rows):
@@ -49,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -10,12 +10,12 @@ seeds being compared with each other alone) and, for the paper's own rows, from 
 Nothing is trained; the draws are normal, with the spread and the correlation of validation and test CER found.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import typer
 
 from fada.common.files import write_json, write_text
 from fada.evaluation.table import markdown_table
@@ -121,22 +121,19 @@ def markdown(spreads: Sequence[Spread]) -> str:
     return told + "\n\n" + markdown_table([*head, "reported"], rows, labels=2)
 
 
-def main() -> None:
+def main(
+    results: Path = Path("results"), recipes: Path = Path("recipes"), out: Path = Path("results/selection")
+) -> None:
     """Compute, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--recipes", type=Path, default=Path("recipes"))
-    parser.add_argument("--out", type=Path, default=Path("results/selection"))
-    options = parser.parse_args()
-    ours = [spread_of(seeds) for seeds in load_results(options.results).values()]
-    theirs = [published(Recipe.load(path)) for path in sorted(options.recipes.glob(f"{MAIN}-*.yaml"))]
+    ours = [spread_of(seeds) for seeds in load_results(results).values()]
+    theirs = [published(Recipe.load(path)) for path in sorted(recipes.glob(f"{MAIN}-*.yaml"))]
     spreads = [spread for spread in (*ours, *theirs) if spread is not None]
     text = markdown(spreads)
     print(text)
-    write_text(options.out / "table.md", text)
+    write_text(out / "table.md", text)
     rows = [{**asdict(spread), "gains": {n: gains(spread, n) for n in SETTINGS}} for spread in spreads]
-    write_json(options.out / "selection.json", rows)
+    write_json(out / "selection.json", rows)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

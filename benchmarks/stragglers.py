@@ -14,13 +14,13 @@ A shard that dies goes on from its journal; a batch that dies is read again. Tim
 over the speeds of all workers, nobody dies, nobody waits.
 """
 
-import argparse
 import heapq
 import statistics
 from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+import typer
 
 LINES_PER_SECOND = 20.0
 SLOW_SHARE, SLOWER = 0.02, 5.0
@@ -122,34 +122,29 @@ class Simulation:
         return self.now
 
 
-def main() -> None:
+def main(
+    workers: int = 1000, lines: int = 10_000_000, batch: int = 256, life_hours: float = 24.0, seeds: int = 5
+) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--lines", type=int, default=10_000_000)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--life-hours", type=float, default=24.0)
-    parser.add_argument("--seeds", type=int, default=5)
-    given = parser.parse_args()
-    ways = {"one shard a worker": given.workers, "16 shards a worker": 16 * given.workers, "batches": None}
-    print(f"{given.workers} workers, {given.lines:,} lines, a worker dies every {given.life_hours:g} hours on average")
+    ways = {"one shard a worker": workers, "16 shards a worker": 16 * workers, "batches": None}
+    print(f"{workers} workers, {lines:,} lines, a worker dies every {life_hours:g} hours on average")
     print("| work is divided into | nothing twice | the slowest executed again |\n|---|---:|---:|")
     for name, shards in ways.items():
-        count = shards or given.lines // given.batch
+        count = shards or lines // batch
         cells = []
         for again in (False, True):
             ratios = []
-            for seed in range(given.seeds):
+            for seed in range(seeds):
                 rng = np.random.default_rng(seed)
-                speeds = LINES_PER_SECOND * rng.lognormal(-0.02, 0.2, given.workers)
-                speeds[rng.random(given.workers) < SLOW_SHARE] /= SLOWER
-                sizes = rng.multinomial(given.lines, np.full(count, 1 / count))
+                speeds = LINES_PER_SECOND * rng.lognormal(-0.02, 0.2, workers)
+                speeds[rng.random(workers) < SLOW_SHARE] /= SLOWER
+                sizes = rng.multinomial(lines, np.full(count, 1 / count))
                 pieces = [Piece(float(size)) for size in sizes]
-                simulation = Simulation(speeds, pieces, given.life_hours * 3600, bool(shards), again, rng)
-                ratios.append(simulation.finish() / (given.lines / speeds.sum()))
+                simulation = Simulation(speeds, pieces, life_hours * 3600, bool(shards), again, rng)
+                ratios.append(simulation.finish() / (lines / speeds.sum()))
             cells.append(f"{statistics.mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
         print(f"| {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -3,13 +3,13 @@
 Run with: python -m benchmarks.synthetic
 """
 
-import argparse
 import json
 import platform
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import typer
 
 from fada.data.augment import Augment
 from fada.data.images import load_line_image, normalize_height, pad_batch
@@ -60,15 +60,11 @@ def measure(lines: int, height: int, language: str) -> dict[str, object]:
     }
 
 
-def main() -> None:
+def main(lines: int = 400) -> None:
     """Print the measurements as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=400)
-    parser.add_argument("--json", action="store_true", help="JSON only")
-    arguments = parser.parse_args()
-    rows = [measure(arguments.lines, height, language) for height, language in ((64, "el"), (40, "el"), (64, "ar"))]
+    rows = [measure(lines, height, language) for height, language in ((64, "el"), (40, "el"), (64, "ar"))]
     print(json.dumps({"machine": platform.processor() or platform.machine(), "rows": rows}, indent=2))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -5,11 +5,11 @@
 A C-RNN learns synthetic lines three times, with the same seed and commit: on one thread, on one thread again, on two.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 from safetensors.numpy import load_file
 
 from fada.common.files import write_json, write_text
@@ -46,18 +46,14 @@ def read(run: Run) -> tuple[dict[str, np.ndarray], Emissions, list[str]]:
     return load_file(run.folder / "model" / "model.safetensors"), emissions, BeamSearch(emissions).choose(Weights())
 
 
-def main() -> None:
+def main(runs: Path = Path("runs/threads"), out: Path = Path("results/threads")) -> None:
     """Train, compare with the first, write figures and table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, default=Path("runs/threads"))
-    parser.add_argument("--out", type=Path, default=Path("results/threads"))
-    options = parser.parse_args()
-    lines = options.runs / "lines"
+    lines = runs / "lines"
     if not (lines / "test.parquet").exists():
         make_synthetic(**LINES).save(lines)
     rows, first = [], None
     for number, (name, threads) in enumerate(THREADS.items()):
-        changes = {"data": [str(lines)], "threads": threads, "out": options.runs / str(number)}
+        changes = {"data": [str(lines)], "threads": threads, "out": runs / str(number)}
         planned = TrainSettings.of({**SETTINGS, **changes})
         weights, emissions, texts = read(train_all({name: planned}, 1)[name])
         first = first or (weights, emissions, texts)
@@ -69,11 +65,11 @@ def main() -> None:
         rows.append([name, f"{moved:.2g}", f"{apart:.2g}", f"{others} of {len(texts)}", f"{cer:.2f}"])
     head = ["training", "largest difference of a weight", "of a probability", "test lines read otherwise", "test CER %"]
     made = Made.now()
-    write_json(options.out / "threads.json", {"rows": rows, "head": head, "libraries": made.libraries})
+    write_json(out / "threads.json", {"rows": rows, "head": head, "libraries": made.libraries})
     table = markdown_table(head, rows)
-    write_text(options.out / "table.md", table)
+    write_text(out / "table.md", table)
     print(table)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -9,7 +9,6 @@ other is changed, and kept if the mean of log(CER after / CER before) falls. Fre
 forgotten. Finished trials stay in the file.
 """
 
-import argparse
 import hashlib
 import json
 import math
@@ -17,10 +16,11 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
 from medieval import unseen
 
 from fada import read_lines
@@ -128,25 +128,21 @@ def before(name: str, test: Sequence[Line]) -> float:
     return _BEFORE[name]
 
 
-def main() -> None:
+def main(data: Path, out: Annotated[Path, typer.Option("--out", "-o")] = Path("adapt_settings.json")) -> None:
     """Try, print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--out", type=Path, default=Path("adapt_settings.json"))
-    options = parser.parse_args()
     torch.set_num_threads(1)
-    lines = manuscripts(options.data)
-    of_training = list(read_lines(options.data / "catmus_fr" / "train.parquet"))
+    lines = manuscripts(data)
+    of_training = list(read_lines(data / "catmus_fr" / "train.parquet"))
     replay = drawn(of_training, 80, 0)
-    known = drawn(list(read_lines(options.data / "catmus_fr" / "validation.parquet")), 24, 0)
-    found: dict[str, Any] = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    known = drawn(list(read_lines(data / "catmus_fr" / "validation.parquet")), 24, 0)
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
 
     def tried(settings: AdaptSettings, way: str = "one") -> dict[str, Any]:
         changed = {n: v for n, v in settings.model_dump().items() if n not in ("seed", "folds")}
         name = json.dumps(changed) + f" {way}"
         if name not in found:
             found[name] = trial(lines, replay, known, settings, way)
-            write_json(options.out, found)
+            write_json(out, found)
         row = found[name]
         cells = [*(f"{row['change'][str(size)]:+.1f} %" for size in SIZES), f"{row['french']:.2f}"]
         print(
@@ -170,4 +166,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -7,12 +7,13 @@ manuscripts (test split of latin_script without them), and of the French test li
 other pages in this language, one row for each manuscript, the worst first, with its share of all errors.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 import yaml
 
 from fada import load_recognizer, read_lines
@@ -74,25 +75,24 @@ def print_manuscripts(recognizer: CTCRecognizer, lines: Sequence[Line]) -> None:
     print(f"| all | {len(lines)} | {scored.rates()['cer']:.2f} | |")
 
 
-def main() -> None:
+def main(
+    data: Path,
+    models: list[str],
+    out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
+    manuscripts: str | None = None,
+) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("data", type=Path)
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("-o", "--out", type=Path)
-    parser.add_argument("--manuscripts")
-    options = parser.parse_args()
-    rows = line_sets(options.data)
-    if options.manuscripts:
-        for model in options.models:
+    rows = line_sets(data)
+    if manuscripts:
+        for model in models:
             recognizer = load_recognizer(model)
             assert isinstance(recognizer, CTCRecognizer)
-            print_manuscripts(recognizer, rows[f"seen {options.manuscripts}"])
+            print_manuscripts(recognizer, rows[f"seen {manuscripts}"])
         return
     groups = {name: [row for row in rows if row.startswith(name)] for name in ("arena", "seen", "french")}
     pooled = {f"{name}: all lines": [line for row in chosen for line in rows[row]] for name, chosen in groups.items()}
     found = {}
-    for model in options.models:
+    for model in models:
         recognizer = load_recognizer(model)
         assert isinstance(recognizer, CTCRecognizer)
         scores = {name: cers(recognizer, lines) for name, lines in (rows | pooled).items()}
@@ -100,14 +100,14 @@ def main() -> None:
             means = [float(np.mean([scores[row][i] for row in chosen])) for i in (0, 1)]
             scores[f"{name}: mean of rows"] = (*means, sum(scores[row][2] for row in chosen))
         found[model] = {name: {"greedy": s[0], "beam": s[1], "lines": s[2]} for name, s in scores.items()}
-    head = " | ".join(f"{model}: greedy | beam {BEAM}" for model in options.models)
-    print(f"| | lines | {head} |\n|---|---|" + "---|---|" * len(options.models))
+    head = " | ".join(f"{model}: greedy | beam {BEAM}" for model in models)
+    print(f"| | lines | {head} |\n|---|---|" + "---|---|" * len(models))
     for name in next(iter(found.values())):
-        cells = [f"{found[model][name][kind]:.2f}" for model in options.models for kind in ("greedy", "beam")]
-        print(f"| {name} | {found[options.models[0]][name]['lines']} | {' | '.join(cells)} |")
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        cells = [f"{found[model][name][kind]:.2f}" for model in models for kind in ("greedy", "beam")]
+        print(f"| {name} | {found[models[0]][name]['lines']} | {' | '.join(cells)} |")
+    if out:
+        out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
