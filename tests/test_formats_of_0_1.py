@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import fada
-from fada.cli import app
 from fada.decoding.nbest import NBest
 from fada.evaluation.sources import read_systems
 from fada.jobs.journal import Journal
 from fada.tuning.tuned import Tuned
+from tests.support.commands import run_fada
 
 FILES = Path(__file__).parent / "files" / "format-0.1"
 EXPECTED: dict[str, Any] = json.loads((FILES / "expected.json").read_text(encoding="utf-8"))
@@ -24,12 +23,6 @@ TEXTS: dict[str, str] = EXPECTED["texts"]
 def folder(tmp_path: Path) -> Path:
     """A copy, so that nothing is written beside the examples."""
     return Path(shutil.copytree(FILES, tmp_path / "old"))
-
-
-def fada_run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_lines() -> None:
@@ -86,7 +79,7 @@ def test_journal(folder: Path) -> None:
 
 def test_model_folder_reads_lines_with_its_stored_decoder(folder: Path) -> None:
     out = folder / "read.tsv"
-    fada_run("transcribe", folder / "model", folder / "lines.parquet", "--out", out, "--domain-column", "domain")
+    run_fada("transcribe", folder / "model", folder / "lines.parquet", "--out", out, "--domain-column", "domain")
     rows = [line.split("\t") for line in out.read_text(encoding="utf-8").splitlines()]
     texts = [row[rows[0].index("text")] for row in rows[1:]]
     assert texts == list(EXPECTED["decoded"].values())
@@ -94,9 +87,9 @@ def test_model_folder_reads_lines_with_its_stored_decoder(folder: Path) -> None:
 
 def test_every_command_takes_the_run(folder: Path) -> None:
     run = folder / "run"
-    evaluated = json.loads(fada_run("evaluate", run, "--json"))
+    evaluated = json.loads(run_fada("evaluate", run, "--json").stdout)
     assert json.dumps(evaluated).count("beam5") >= 1
-    fada_run("report", run, "--out", folder / "report.html")
+    run_fada("report", run, "--out", folder / "report.html")
     assert "beam5" in (folder / "report.html").read_text(encoding="utf-8")
-    fada_run("tune", run, "--paper", "--folds", "2", "--out", folder / "tuned.json")
+    run_fada("tune", run, "--paper", "--folds", "2", "--out", folder / "tuned.json")
     assert Tuned.load(folder / "tuned.json").evidence is not None

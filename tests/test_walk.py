@@ -10,22 +10,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from fada import Emissions, TargetSet
-from fada.cli import app
 from fada.runs.run import load_run
+from tests.support.commands import run_fada
 from tests.support.training_lines import ALPHABETS, drawn_line
 
 HEIGHT, WIDTH = 44, 160
 PAGES = {"train": 3, "validation": 1, "test": 1}
 CENTURIES = {"13": "old", "14": "new"}
-
-
-def fada(*arguments: object) -> str:
-    done = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def write_page(file: Path, texts: list[str]) -> None:
@@ -69,7 +62,7 @@ def test_from_pages_to_the_report_domains_keep_their_names_and_the_tuned_system_
 ) -> None:
     folder, written = texts
     run_folder, targets = folder / "run", folder / "targets.json"
-    fada("targets", "build", folder / "train", "--domain-from", "folder", "--out", targets)
+    run_fada("targets", "build", folder / "train", "--domain-from", "folder", "--out", targets)
     counted = TargetSet.load(targets)
     assert set(counted) == set(CENTURIES)
     for century in CENTURIES:
@@ -78,14 +71,14 @@ def test_from_pages_to_the_report_domains_keep_their_names_and_the_tuned_system_
 
     places = ["--data", folder / "train", "--validation", folder / "validation", "--test", folder / "test"]
     settings = ["--model", "crnn:tiny", "--epochs", 4, "--batch-size", 6, "--learning-rate", 5e-3, "--lam", 0.9]
-    fada("train", *places, "--domain-from", "folder", "--targets", targets, *settings, "--out", run_folder)
+    run_fada("train", *places, "--domain-from", "folder", "--targets", targets, *settings, "--out", run_folder)
     run = load_run(run_folder)
     assert run.targets == counted
     for split in PAGES:
         assert {line.domain for line in run.lines(split)} == set(CENTURIES)  # type: ignore[arg-type]
 
     grid = ["--lam", 0.3, "--lam", 0.6, "--scale", 100, "--distance", "aligned_w2", "--folds", 2]
-    tuned = json.loads(fada("tune", run_folder, *grid, "--json"))
+    tuned = json.loads(run_fada("tune", run_folder, *grid, "--json").stdout)
     run = load_run(run_folder)
     assert list(run.predictions) == ["greedy", "beam5", "tuned"]
     assert run.tuned_system == "tuned"
@@ -97,16 +90,16 @@ def test_from_pages_to_the_report_domains_keep_their_names_and_the_tuned_system_
 
     emissions = run_folder / "emissions" / "test.npz"
     decoded = folder / "decoded.tsv"
-    fada("decode", emissions, "--targets", targets, "--tuned", run_folder / "tuned.json", "--out", decoded)
+    run_fada("decode", emissions, "--targets", targets, "--tuned", run_folder / "tuned.json", "--out", decoded)
     heading, *cells = [row.split("\t") for row in decoded.read_text(encoding="utf-8").splitlines()]
     columns = dict(zip(heading, zip(*cells, strict=True), strict=True))
     assert list(columns["id"]) == run.predictions.ids
     assert list(columns["domain"]) == run.predictions.domains == Emissions.load(emissions).domains
     assert list(columns["text"]) == run.predictions["tuned"].hypotheses
 
-    told = json.loads(fada("evaluate", run_folder, "--bootstrap", 0, "--resamples", 0, "--json"))
+    told = json.loads(run_fada("evaluate", run_folder, "--bootstrap", 0, "--resamples", 0, "--json").stdout)
     assert set(told["evaluations"]) == {"greedy", "beam5", "tuned"}
-    fada("report", run_folder, "--resamples", 20, "--tables", folder / "tables", "--out", folder / "report.html")
+    run_fada("report", run_folder, "--resamples", 20, "--tables", folder / "tables", "--out", folder / "report.html")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert '<th scope="row"><bdi>tuned</bdi>' in page
     for century in CENTURIES:
@@ -127,7 +120,7 @@ def test_a_built_in_model_is_fine_tuned_on_ones_own_lines_as_the_document_prints
         drawn_line(word).save(tmp_path / "my_lines" / f"{number}.png")
         (tmp_path / "my_lines" / f"{number}.gt.txt").write_text(f"{word}\n", encoding="utf-8")
     write_page(tmp_path / "pages" / "p1.xml", ["lire", "celer"])
-    fada(*train.split())
+    run_fada(*train.split())
     assert "ß" in load_run("runs/mine").recognizer.characters
-    fada(*transcribe.split(), "--out", "read")
+    run_fada(*transcribe.split(), "--out", "read")
     assert 'CONTENT="' in (tmp_path / "read" / "p1.xml").read_text(encoding="utf-8")

@@ -5,24 +5,19 @@ from pathlib import Path
 
 import pytest
 from rapidfuzz.distance import Levenshtein
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.decoding.defaults import certainty_of, weights_for
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge, read_knowledge
 from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
+from tests.support.commands import run_fada
 from tests.support.emission_sets import make_emissions, training_texts
 
 
 def fada(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    if isinstance(result.exception, FadaError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return str(result.stdout)
+    return run_fada(*arguments).stdout
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
-from typer.testing import CliRunner, Result
 
-from fada.cli import app
 from fada.data.columns import LineColumns
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
 from fada.evaluation.scores import Scoring
 from fada.evaluation.sources import read_systems
 from fada.evaluation.systems import SystemsEvaluation, evaluate_systems, seed_rows
+from tests.support.commands import run_fada
 from tests.support.emission_sets import make_emissions
 from tests.support.types import some
 
@@ -140,8 +139,8 @@ def test_two_references_for_a_line_and_repeated_lines_are_refused(tmp_path: Path
 def test_mixed_unicode_forms_are_noticed(tmp_path: Path) -> None:
     path = _write(tmp_path / "f.csv", "reference,hypothesis\ncaf\u00e9,cafe\u0301\n")
     assert "nfc" in some(read_systems(path).unicode_note())
-    assert "hypothesis" in _run(path).stderr
-    assert _run(path, "--normalization", "nfc").stderr == ""
+    assert "hypothesis" in run_fada("evaluate", path).stderr
+    assert run_fada("evaluate", path, "--normalization", "nfc").stderr == ""
 
 
 def test_systems_are_tested_against_the_baseline(run: Path) -> None:
@@ -166,14 +165,9 @@ def test_mean_and_sem_over_runs_with_different_seeds(run: Path, tmp_path: Path) 
 # ----------------------------------------------------------------------------------------------------- command line
 
 
-def _run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)], catch_exceptions=False)
-
-
 def test_exit_code_is_3_above_the_threshold_and_0_below(run: Path) -> None:
-    assert _run(run, "--max-cer", 60).exit_code == 0
-    result = _run(run, "--max-cer", 20)
-    assert result.exit_code == 3
+    run_fada("evaluate", run, "--max-cer", 60)
+    result = run_fada("evaluate", run, "--max-cer", 20, code=3)
     assert "guided: CER 50.00 % is above 20 %" in result.stderr
     assert "beam" not in result.stderr
 
@@ -212,26 +206,26 @@ def test_options_and_sources_that_would_be_ignored_are_refused(
         _write(tmp_path / name, "abc\n")
     _write(tmp_path / "a.csv", "id,text,x,y\n1,abc,abc,abd\n")
     with pytest.raises(FadaError, match=message):
-        _run(*(tmp_path / source for source in sources), *options)
+        run_fada("evaluate", *(tmp_path / source for source in sources), *options)
 
 
 def test_json_holds_everything_and_csv_the_main_table(run: Path, tmp_path: Path) -> None:
     arguments = ["--by", "page", "--clusters", "page", "--confusions", 2, "--worst", 1, "--characters", 2]
-    value = json.loads(_run(run, *arguments, "--json", "-o", tmp_path / "out.json").stdout)
+    value = json.loads(run_fada("evaluate", run, *arguments, "--json", "-o", tmp_path / "out.json").stdout)
     assert value == json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert value["evaluations"]["beam"]["per_group"]["page"]["p1"]["cer"] == 25
     assert value["worst lines"]["guided"][0]["id"] == "l2"
     assert value["confusions"]["beam"][0]["reference name"] == "LATIN SMALL LETTER D"
     assert value["characters"]["guided"][0]["helped"] == 1
-    table = _run(run, *arguments).stdout
+    table = run_fada("evaluate", run, *arguments).stdout
     assert "guided: worst lines" in table
-    assert _run(run, "--csv").stdout.splitlines()[0].startswith("system,cer,low,high,wer,ned,change")
+    assert run_fada("evaluate", run, "--csv").stdout.splitlines()[0].startswith("system,cer,low,high,wer,ned,change")
 
 
 def test_seeds_are_summarised(run: Path) -> None:
-    assert "cer sem" in _run(run, run, run, "--seeds", "--csv").stdout
+    assert "cer sem" in run_fada("evaluate", run, run, run, "--seeds", "--csv").stdout
     with pytest.raises(FadaError, match="3 sources: give one"):
-        _run(run, run, run)
+        run_fada("evaluate", run, run, run)
 
 
 def test_lines_without_a_label_are_clusters_of_their_own() -> None:

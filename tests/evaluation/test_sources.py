@@ -2,17 +2,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from fada.cli import app
 from fada.errors import FadaError
 from fada.evaluation.sources import read_systems
+from tests.support.commands import run_fada
 
 TEXTS = ["in principio erat uerbum", "et uerbum erat apud deum", "et deus erat uerbum", "hoc erat in principio"]
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)], catch_exceptions=False)
 
 
 def page(path: Path, texts: list[str], ids: str = "l") -> Path:
@@ -38,9 +33,12 @@ def test_lines_whose_ids_share_nothing_are_paired_by_order_and_it_is_said(tmp_pa
     systems = read_systems(gold, page(tmp_path / "other.xml", TEXTS, ids="line_"))
     assert systems.systems == {"other": TEXTS}
     assert "paired by their order" in systems.note
-    told = run(gold, tmp_path / "other.xml")
+    told = run_fada("evaluate", gold, tmp_path / "other.xml")
     assert "paired by their order" in told.stderr
-    assert "paired by their order" in json.loads(run(gold, tmp_path / "other.xml", "--json").stdout)["note"]
+    assert (
+        "paired by their order"
+        in json.loads(run_fada("evaluate", gold, tmp_path / "other.xml", "--json").stdout)["note"]
+    )
 
 
 def test_lines_in_another_order_are_paired_by_their_text(tmp_path: Path) -> None:
@@ -66,7 +64,7 @@ def test_pages_divided_into_other_lines_are_compared_as_a_whole(tmp_path: Path, 
     assert "whole pages are compared" in systems.note
     assert systems.ids == ["p1", "p2"]
     assert systems.systems["ocr"] == systems.references
-    assert json.loads(run(gold, tmp_path / "ocr", "--json").stdout)["evaluations"]["ocr"]["cer"] == 0
+    assert json.loads(run_fada("evaluate", gold, tmp_path / "ocr", "--json").stdout)["evaluations"]["ocr"]["cer"] == 0
 
 
 def test_as_many_lines_that_begin_elsewhere_are_compared_as_a_page(tmp_path: Path) -> None:
@@ -89,8 +87,8 @@ def test_whole_texts_are_compared_on_request(tmp_path: Path) -> None:
     (tmp_path / "gt.txt").write_text("abc def\nghi\n", encoding="utf-8")
     (tmp_path / "ocr.txt").write_text("abc\ndef ghi\nx\n", encoding="utf-8")
     with pytest.raises(FadaError, match="To compare the whole texts add --pages"):
-        run(tmp_path / "gt.txt", tmp_path / "ocr.txt")
-    (found,) = json.loads(run(tmp_path / "gt.txt", tmp_path / "ocr.txt", "--pages", "--json").stdout)[
+        run_fada("evaluate", tmp_path / "gt.txt", tmp_path / "ocr.txt")
+    (found,) = json.loads(run_fada("evaluate", tmp_path / "gt.txt", tmp_path / "ocr.txt", "--pages", "--json").stdout)[
         "evaluations"
     ].values()
     assert (found["lines"], found["insertions"], found["substitutions"]) == (1, 2, 0)
@@ -100,7 +98,7 @@ def test_several_systems_are_tested_against_the_first(tmp_path: Path) -> None:
     rows = "".join(f"{i}\t{text}\n" for i, text in enumerate(TEXTS))
     for name, text in {"ref": rows, "a": rows.replace("u", "v"), "b": rows.replace("erat", "crat")}.items():
         (tmp_path / f"{name}.tsv").write_text("id\ttext\n" + text, encoding="utf-8")
-    value = json.loads(run(*(tmp_path / f"{name}.tsv" for name in ("ref", "a", "b")), "--json").stdout)
+    value = json.loads(run_fada("evaluate", *(tmp_path / f"{name}.tsv" for name in ("ref", "a", "b")), "--json").stdout)
     assert list(value["evaluations"]) == ["a", "b"]
     assert list(value["comparisons"]) == ["b"]
 
@@ -111,26 +109,27 @@ def test_equivalences_of_a_table_are_forgiven(tmp_path: Path) -> None:
     (tmp_path / "same.txt").write_text("# medieval\nſ s\nꝑ=per\n¶\n", encoding="utf-8")
     files = [tmp_path / "gt.txt", tmp_path / "ocr.txt"]
     options = ["--equivalences", tmp_path / "same.txt", "--normalization", "spaces", "--json"]
-    (found,) = json.loads(run(*files, *options).stdout)["evaluations"].values()
+    (found,) = json.loads(run_fada("evaluate", *files, *options).stdout)["evaluations"].values()
     assert found["cer"] == 0
     assert found["normalization"] == ["spaces", "ſ=s", "ꝑ=per", "¶="]
-    (found,) = json.loads(run(*files, "--normalization", "ſ=s", "--json").stdout)["evaluations"].values()
+    (found,) = json.loads(run_fada("evaluate", *files, "--normalization", "ſ=s", "--json").stdout)[
+        "evaluations"
+    ].values()
     assert found["substitutions"] + found["insertions"] + found["deletions"] == 5
 
 
 def test_a_model_that_does_not_read_yet_is_called_that(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("reference,a,b\nabcdefgh,xxxxxxxx,abxxxxxx\n", encoding="utf-8")
     columns = ["--hypothesis-column", "a", "--hypothesis-column", "b"]
-    assert "No system reads yet: the lowest CER is 75.0 %" in run(tmp_path / "t.csv", *columns).stderr
+    assert "No system reads yet: the lowest CER is 75.0 %" in run_fada("evaluate", tmp_path / "t.csv", *columns).stderr
     (tmp_path / "t.csv").write_text("reference,a,b\nabcdefgh,xxxxxxxx,abcdefgx\n", encoding="utf-8")
-    assert "reads yet" not in run(tmp_path / "t.csv", *columns).stderr
+    assert "reads yet" not in run_fada("evaluate", tmp_path / "t.csv", *columns).stderr
 
 
 def test_rows_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "gold.tsv").write_bytes("id\ttext\na\troy étoit\nb\tbon\n".encode("latin-1"))
     (tmp_path / "read.tsv").write_text("id\ttext\na\troy étoit\nb\tbon\n", encoding="utf-8")
-    done = run(tmp_path / "gold.tsv", tmp_path / "read.tsv")
-    assert done.exit_code == 0
+    done = run_fada("evaluate", tmp_path / "gold.tsv", tmp_path / "read.tsv")
     assert "gold.tsv: 1 not read, the first gold.tsv:2: not UTF-8" in done.stderr
 
 
@@ -140,8 +139,7 @@ def test_domains_and_encodings_are_read_as_asked(tmp_path: Path) -> None:
         page(tmp_path / "read" / century / f"{century}.xml", [text[1:]])
     found = read_systems(tmp_path / "gold", tmp_path / "read", reading={"domain_from": "folder"})
     assert found.domains == ["13", "14"]
-    done = run(tmp_path / "gold", tmp_path / "read", "--domain-from", "folder")
-    assert done.exit_code == 0
+    done = run_fada("evaluate", tmp_path / "gold", tmp_path / "read", "--domain-from", "folder")
     assert "13" in done.output
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_bytes("é ſ\n".replace("ſ", "s").encode("latin-1"))

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from fada.cli import app
 from fada.data.columns import LineColumns
 from fada.data.formats.parquet import write_parquet
 from fada.errors import FadaError
@@ -22,6 +20,7 @@ from fada.experiments.record import load_results
 from fada.experiments.reproduce import Scope, reproduce
 from fada.experiments.scoring import check_results, examples
 from fada.training.settings import TrainSettings
+from tests.support.commands import run_fada
 from tests.support.training_lines import image_lines
 
 REPOSITORY = Path(__file__).parents[2]
@@ -40,10 +39,6 @@ ROW = {
     "guided_lams": [0.3, 0.7],
     "ours": {"lm_order": 3, "tuning_beam": 3, "beam": 4, "adapt": {"epochs": 1, "patience": 0, "batch_size": 8}},
 }
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +123,7 @@ def test_the_document_tells_what_the_files_hold(reproduced: tuple[Path, dict[str
     mean = np.mean([seed.systems["standard"].cer for seed in seeds])
     assert f"| Synthetic | C-RNN | standard | 2 | {mean:.2f} (" in text
     assert "-14.4 %" in text  # the paper's own change
-    done = run("results", folder / "results", "--out", folder / "results.md")
-    assert done.exit_code == 0
+    run_fada("results", folder / "results", "--out", folder / "results.md")
     assert (folder / "results.md").read_text(encoding="utf-8") == text
 
 
@@ -164,8 +158,7 @@ def test_the_committed_document_agrees_with_the_committed_results() -> None:
 def test_results_are_recomputed_from_the_stored_texts(reproduced: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, _ = reproduced
     assert list(check_results(folder / "results")) == []
-    done = run("results", folder / "results", "--check")
-    assert done.exit_code == 0, done.output
+    done = run_fada("results", folder / "results", "--check")
     shutil.copytree(folder / "results", tmp_path / "results")
     file = tmp_path / "results" / "main-test" / "2.json"
     record = json.loads(file.read_text(encoding="utf-8"))
@@ -174,8 +167,7 @@ def test_results_are_recomputed_from_the_stored_texts(reproduced: tuple[Path, di
     file.write_text(json.dumps(record), encoding="utf-8")
     [told] = check_results(tmp_path / "results")
     assert "seed 2, rivals standard prior correction, cer" in told
-    done = run("results", tmp_path / "results", "--check")
-    assert done.exit_code == 3
+    done = run_fada("results", tmp_path / "results", "--check", code=3)
     assert told in done.output
 
 

@@ -3,26 +3,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
 from fada.data.write import convert
 from fada.errors import FadaError
 from fada.experiments.study import split_by_page
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "250"}).invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+from tests.support.commands import run_fada
 
 
 @pytest.fixture(scope="module")
 def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study") / "demo"
-    done = run("demo", "--paper", "--quick", "--out", folder, "--jobs", 1)
-    assert done.exit_code == 0, done.output
+    done = run_fada("demo", "--paper", "--quick", "--out", folder, "--jobs", 1)
     assert "FADA-TR-GD" in done.output
     return folder
 
@@ -36,7 +30,7 @@ def test_the_demo_leaves_models_weights_predictions_and_report(demo_folder: Path
 
 
 def test_console_and_report_tell_the_same_figures(demo_folder: Path) -> None:
-    done = run("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1)
+    done = run_fada("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1)
     page = (demo_folder / "report.html").read_text(encoding="utf-8")
     table = page[page.index('aria-label="Results table"') :]
     told = re.findall(r"(\d+\.\d\d) \((\d+\.\d\d) to (\d+\.\d\d)\)", done.output)[-4:]  # the last row is "all"
@@ -48,14 +42,14 @@ def test_console_and_report_tell_the_same_figures(demo_folder: Path) -> None:
 
 
 def test_what_is_not_as_printed_in_the_paper_is_named(demo_folder: Path) -> None:
-    output = run("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1).output
+    output = run_fada("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1).output
     assert "aligned_w2 ×20" in re.sub(r"\s+", " ", output)
 
 
 def test_a_finished_study_is_not_trained_again(demo_folder: Path) -> None:
     model = demo_folder / "standard" / "model" / "model.safetensors"
     before = model.stat().st_mtime_ns
-    assert run("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1).exit_code == 0
+    run_fada("demo", "--paper", "--quick", "--out", demo_folder, "--jobs", 1)
     assert model.stat().st_mtime_ns == before
 
 
@@ -65,11 +59,10 @@ def test_a_study_of_own_lines_without_splits_divides_them_by_page(demo_folder: P
         for line in read_lines(demo_folder / "lines" / "train.parquet")
     ]
     write_parquet(lines, tmp_path / "own.parquet")
-    done = run(
+    run_fada(
         "study", tmp_path / "own.parquet", "--domain-column", "domain", "--model", "crnn:tiny", "--epochs", 1,
         "--jobs", 1, "--out", tmp_path / "study",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     pages = {
         split: {line.extra["page"] for line in read_lines(tmp_path / "study" / "lines" / f"{split}.parquet")}
         for split in ("train", "validation", "test")
@@ -103,5 +96,5 @@ def test_domains_without_a_second_page_are_refused_before_training(tmp_path: Pat
     lines = [replace(line, extra={"page": line.domain}) for line in read_lines(tmp_path / "lines" / "train.parquet")]
     write_parquet(lines, tmp_path / "own.parquet")
     with pytest.raises(FadaError, match="no domain has more than one page"):
-        run("study", tmp_path / "own.parquet", "--out", tmp_path / "study")
+        run_fada("study", tmp_path / "own.parquet", "--out", tmp_path / "study")
     assert not (tmp_path / "study" / "standard").exists()

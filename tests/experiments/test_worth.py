@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from fada import FadaError
-from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
@@ -20,6 +18,7 @@ from fada.experiments.worth import GAINS, INTERCEPT, SLOPE, doubts, predict, rat
 from fada.models import registry
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
+from tests.support.commands import run_fada
 from tests.support.training_lines import image_lines
 
 SYMBOLS = ("", "a", "b", "c", " ")
@@ -88,15 +87,15 @@ def test_the_command_tells_it_of_lines_without_text(tmp_path: Path) -> None:
     registry.build("crnn:tiny", [str(line.text) for line in lines]).save_pretrained(tmp_path / "model")
     write_parquet([replace(line, text=None) for line in lines], tmp_path / "lines.parquet")
     (tmp_path / "text.txt").write_text("\n".join(str(line.text) for line in lines), encoding="utf-8")
-    command = ["worth", str(tmp_path / "model"), str(tmp_path / "lines.parquet")]
-    told = json.loads(CliRunner().invoke(app, [*command, "--text", str(tmp_path / "text.txt"), "--json"]).stdout)
+    command = ["worth", tmp_path / "model", tmp_path / "lines.parquet"]
+    told = json.loads(run_fada(*command, "--text", tmp_path / "text.txt", "--json").stdout)
     assert told["lines"] == 6
     assert told["text_bits"] is not None
     assert sorted(told["correct_first"]) == sorted(line.id for line in lines)
     TargetSet.from_texts({"mine": [str(line.text) for line in lines]}).save(tmp_path / "targets.json")
-    told = json.loads(CliRunner().invoke(app, [*command, "--targets", str(tmp_path / "targets.json"), "--json"]).stdout)
+    told = json.loads(run_fada(*command, "--targets", tmp_path / "targets.json", "--json").stdout)
     assert told["text_bits"] is None
     assert "text" not in told["expected"]
-    shown = CliRunner().invoke(app, command).output
+    shown = run_fada(*command).output
     assert "correct first" in shown
     assert "24 corrected lines" in shown

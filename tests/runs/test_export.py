@@ -5,9 +5,7 @@ from typing import cast
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from typer.testing import CliRunner, Result
 
-from fada.cli import app
 from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
 from fada.decoding.emissions import Emissions
@@ -22,13 +20,10 @@ from fada.runs.export import export
 from fada.runs.run import load_run
 from fada.training.settings import TrainSettings
 from fada.training.train import train
+from tests.support.commands import run_fada
 from tests.support.disks import files_up_to
 from tests.support.training_lines import drawn_line, image_folder
 from tests.support.types import some
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +41,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     train(TrainSettings.of(settings))
     (folder / "credits.md").write_text("Letters by *Pillow*.", encoding="utf-8")
-    done = run(
+    done = run_fada(
         "export", folder / "run", "--out", folder / "model", "--title", "Letters", "--licence", "CC BY 4.0",
         "--credits", folder / "credits.md", "--order", 3, "--beam", 4,
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     assert "MiB" in done.output
     return folder
 
@@ -82,10 +76,8 @@ def test_transcribing_takes_the_stored_decoder_unless_told_otherwise(exported: P
     weights = some(Decoder.of_model(exported / "model")).weights
     assert weights.beam == 4
     assert weights.lm == "domain"
-    done = run("transcribe", exported / "model", image, "--out", tmp_path / "out.jsonl")
-    assert done.exit_code == 0, done.output
-    told = run("transcribe", exported / "model", image, "--lam", 1, "--beam", 3, "--out", tmp_path / "plain.jsonl")
-    assert told.exit_code == 0, told.output
+    run_fada("transcribe", exported / "model", image, "--out", tmp_path / "out.jsonl")
+    run_fada("transcribe", exported / "model", image, "--lam", 1, "--beam", 3, "--out", tmp_path / "plain.jsonl")
     found = [json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("out.jsonl", "plain.jsonl")]
     assert found[0]["score"] != found[1]["score"]
 
@@ -93,8 +85,7 @@ def test_transcribing_takes_the_stored_decoder_unless_told_otherwise(exported: P
 def test_without_an_output_the_text_is_printed(exported: Path, tmp_path: Path) -> None:
     image = tmp_path / "line.png"
     drawn_line("abca").save(image)
-    done = run("transcribe", exported / "model", image)
-    assert done.exit_code == 0
+    done = run_fada("transcribe", exported / "model", image)
     assert "1 lines transcribed" in done.stderr
     assert "transcribed" not in done.stdout
 
@@ -102,8 +93,7 @@ def test_without_an_output_the_text_is_printed(exported: Path, tmp_path: Path) -
 def test_the_built_in_model_is_used_when_none_is_given(tmp_path: Path) -> None:
     image = tmp_path / "line.png"
     drawn_line("le roi").save(image)
-    done = run("transcribe", image)
-    assert done.exit_code == 0, done.output
+    done = run_fada("transcribe", image)
     assert f"model: {DEFAULT_MODEL} (built in" in done.stderr
     assert resolve(DEFAULT_MODEL) == PRETRAINED / DEFAULT_MODEL
 
@@ -132,7 +122,7 @@ def test_a_model_without_inputs_and_missing_inputs_are_named(exported: Path) -> 
 
 def run_failing(*arguments: object) -> str:
     with pytest.raises(FadaError) as caught:
-        run(*arguments)
+        run_fada(*arguments)
     return str(caught.value)
 
 
@@ -173,8 +163,7 @@ def test_a_model_with_a_decoder_network_is_exported_without_a_tuned_one(tmp_path
     data = image_folder(tmp_path / "lines")
     settings = {"data": [str(data)], "model": "trocr-tiny", "epochs": 1, "max_lines": 4, "beam_size": 1}
     train(TrainSettings.of({**settings, "out": tmp_path / "run"}))
-    done = run("export", tmp_path / "run", "--out", tmp_path / "model", "--title", "Reader")
-    assert done.exit_code == 0, done.output
+    run_fada("export", tmp_path / "run", "--out", tmp_path / "model", "--title", "Reader")
     assert Decoder.of_model(tmp_path / "model") is None
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "# Reader" in card

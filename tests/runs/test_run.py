@@ -6,9 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.evaluation.predictions import Systems
@@ -16,13 +14,8 @@ from fada.evaluation.sources import read_systems
 from fada.runs.groups import load_runs
 from fada.runs.run import load_run
 from fada.tuning.tuned import Tuned
+from tests.support.commands import run_fada
 from tests.support.training_lines import image_folder
-
-
-def fada(*arguments: object) -> tuple[str, str]:
-    done = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     image_folder(folder / "lines")
     settings = ["--model", "crnn:tiny", "--lam", 1, "--epochs", 2, "--batch-size", 8]
-    fada("train", "--data", folder / "lines", *settings, "--out", folder / "run")
+    run_fada("train", "--data", folder / "lines", *settings, "--out", folder / "run")
     options = ["--lam", 0.3, "--lam", 0.6, "--scale", 100, "--distance", "aligned_w2", "--json"]
-    (folder / "tuned.txt").write_text(fada("tune", folder / "run", *options)[0], encoding="utf-8")
+    (folder / "tuned.txt").write_text(run_fada("tune", folder / "run", *options).stdout, encoding="utf-8")
     return folder
 
 
@@ -51,7 +44,7 @@ def test_tune_puts_its_decoding_of_the_test_lines_into_the_run(folder: Path) -> 
 
 
 def test_the_report_shows_the_tuned_system(folder: Path) -> None:
-    fada("report", folder / "run", "--out", folder / "report.html", "--resamples", 50, "--no-images")
+    run_fada("report", folder / "run", "--out", folder / "report.html", "--resamples", 50, "--no-images")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert '<th scope="row"><bdi>tuned</bdi>' in page
 
@@ -82,7 +75,7 @@ def test_a_tuned_weight_of_one_is_not_guided(folder: Path) -> None:
 
 
 def test_evaluating_a_run_resamples_pages_as_documented(folder: Path) -> None:
-    value = json.loads(fada("evaluate", folder / "run", "--clusters", "page", "--bootstrap", 50, "--json")[0])
+    value = json.loads(run_fada("evaluate", folder / "run", "--clusters", "page", "--bootstrap", 50, "--json").stdout)
     assert value["evaluations"]["tuned"]["clusters"] > 1
 
 
@@ -102,9 +95,9 @@ def test_emissions_of_another_program_are_decoded_and_evaluated_with_tuned_weigh
     (folder / "symbols.json").write_text(json.dumps(symbols), encoding="utf-8")
     options = ["--tuned", folder / "run" / "tuned.json", "--targets", folder / "run" / "targets.json"]
     options += ["--lines", folder / "lines" / "test.parquet"]
-    value = json.loads(fada("evaluate", folder / "foreign.npz", *options, "--json")[0])
+    value = json.loads(run_fada("evaluate", folder / "foreign.npz", *options, "--json").stdout)
     assert set(value["evaluations"]) == {"beam", "greedy", "tuned"}
-    fada("decode", folder / "foreign.npz", *options, "--out", folder / "decoded.tsv")
+    run_fada("decode", folder / "foreign.npz", *options, "--out", folder / "decoded.tsv")
     rows = (folder / "decoded.tsv").read_text(encoding="utf-8").splitlines()[1:]
     assert [row.split("\t")[3] for row in rows] == run.predictions["tuned"].hypotheses
 
@@ -112,9 +105,9 @@ def test_emissions_of_another_program_are_decoded_and_evaluated_with_tuned_weigh
 def test_a_model_that_writes_token_by_token_is_tuned_by_command(tmp_path: Path) -> None:
     image_folder(tmp_path / "lines")
     settings = ["--model", "trocr-tiny", "--lam", 1, "--epochs", 1, "--set", "beam_size=2"]
-    fada("train", "--data", tmp_path / "lines", *settings, "--out", tmp_path / "run")
+    run_fada("train", "--data", tmp_path / "lines", *settings, "--out", tmp_path / "run")
     grid = ["--lam", 0.5, "--scale", 1, "--distance", "sorted_w2", "--beam", 2, "--metric", "ned"]
-    told = fada("tune", tmp_path / "run", *grid, "--curve", tmp_path / "curve.svg")[1]
+    told = run_fada("tune", tmp_path / "run", *grid, "--curve", tmp_path / "curve.svg").stderr
     run = load_run(tmp_path / "run")
     assert run.tuned is not None
     assert run.tuned.evidence is not None

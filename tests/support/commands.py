@@ -1,11 +1,19 @@
-"""All commands of the command line, and their options."""
+"""The command line: run in a test, and all its commands with their options."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import typer
+from typer.testing import CliRunner, Result
 
 from fada.cli import app
+
+
+def run_fada(*arguments: object, code: int = 0) -> Result:
+    """What `fada` does with these arguments, which is to end with this exit code; its errors are raised."""
+    done = CliRunner(env={"COLUMNS": "250"}).invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done
 
 
 def commands() -> Iterator[tuple[str, Any]]:

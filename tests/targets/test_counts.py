@@ -10,15 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.data.formats import text as corpus
 from fada.data.source import read_lines
 from fada.errors import FadaError
 from fada.targets.counts import Corpus
 from fada.targets.target_set import TargetSet
 from tests.support import xml_pages
+from tests.support.commands import run_fada
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -245,8 +244,7 @@ def test_domains_are_called_as_in_lines(tmp_path: Path, suffix: str, column: str
     targets = tmp_path / "targets.json"
     command = ["targets", "build", str(path), "-o", str(targets)]
     command += ["--domain-column", column] if options else []
-    done = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    run_fada(*command)
     names = sorted({str(line.domain) for line in read_lines(path, **options)})
     assert sorted(TargetSet.load(targets).domains) == names
     if suffix != "csv":
@@ -271,10 +269,6 @@ def test_a_link_out_of_the_folder_has_the_domain_of_its_place(tmp_path: Path) ->
     assert pairs(tmp_path / "texts") == [("13", "text")]
 
 
-def build(*arguments: object) -> Any:
-    return CliRunner().invoke(app, ["targets", "build", *map(str, arguments)])
-
-
 def counts(path: Path) -> dict[str, float]:
     p = TargetSet.load(path).overall
     return {symbol: count for symbol, count in zip(p.symbols, p.counts.tolist(), strict=True) if count}
@@ -286,24 +280,23 @@ def test_targets_of_divided_lines_are_counted_on_those_to_train_on_and_it_is_sai
     for split, text in (("train", "a"), ("validation", "b"), ("test", "c")):
         (data / f"{split}.csv").write_text(f"text,domain\n{text},13\n", encoding="utf-8")
     out = tmp_path / "targets.json"
-    done = build(data, "-o", out)
-    assert done.exit_code == 0, done.output
+    done = run_fada("targets", "build", data, "-o", out)
     assert counts(out) == {"a": 1}
     assert "texts of validation and test; --split all" in done.output
-    assert build(data, "-o", out, "--split", "all").exit_code == 0
+    run_fada("targets", "build", data, "-o", out, "--split", "all")
     assert counts(out) == {"a": 1, "b": 1, "c": 1}
-    assert build(data, "-o", out, "--split", "test").exit_code == 0
+    run_fada("targets", "build", data, "-o", out, "--split", "test")
     assert counts(out) == {"c": 1}
-    assert build(data / "test.csv", "-o", out).exit_code == 0, "a file that is named is counted"
+    run_fada("targets", "build", data / "test.csv", "-o", out)  # a file that is named is counted
     assert counts(out) == {"c": 1}
 
 
 def test_a_column_of_splits_is_followed_as_well(tmp_path: Path) -> None:
     table, out = tmp_path / "lines.csv", tmp_path / "targets.json"
     table.write_text("text,domain,split\na,13,train\nb,13,dev\nc,13,test\nd,13,\n", encoding="utf-8")
-    assert build(table, "-o", out).exit_code == 0
+    run_fada("targets", "build", table, "-o", out)
     assert counts(out) == {"a": 1, "d": 1}
-    assert build(table, "-o", out, "--split", "validation").exit_code == 0
+    run_fada("targets", "build", table, "-o", out, "--split", "validation")
     assert counts(out) == {"b": 1}
 
 
@@ -311,18 +304,16 @@ def test_a_column_of_splits_is_followed_as_well(tmp_path: Path) -> None:
 def test_an_edited_target_file_is_not_replaced_without_being_asked(how: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("aabb", encoding="utf-8")
     out = tmp_path / "targets.json"
-    assert build(tmp_path / "text.txt", "-o", out).exit_code == 0
-    assert build(tmp_path / "text.txt", "-o", out).exit_code == 0, "as it was counted, it may be counted anew"
+    run_fada("targets", "build", tmp_path / "text.txt", "-o", out)
+    run_fada("targets", "build", tmp_path / "text.txt", "-o", out)  # as it was counted, it may be counted anew
     if how == "command":
-        assert CliRunner().invoke(app, ["targets", "edit", str(out), "--set", "a=0"]).exit_code == 0
+        run_fada("targets", "edit", out, "--set", "a=0")
     else:
         new = '"a": 0' if how == "hand" else '"a": '
         out.write_text(out.read_text(encoding="utf-8").replace('"a": 2', new), encoding="utf-8")
     before = out.read_bytes()
     with pytest.raises(FadaError, match="--overwrite"):
-        CliRunner().invoke(
-            app, ["targets", "build", str(tmp_path / "text.txt"), "-o", str(out)], catch_exceptions=False
-        )
+        run_fada("targets", "build", tmp_path / "text.txt", "-o", out)
     assert out.read_bytes() == before
-    assert build(tmp_path / "text.txt", "-o", out, "--overwrite").exit_code == 0
+    run_fada("targets", "build", tmp_path / "text.txt", "-o", out, "--overwrite")
     assert counts(out) == {"a": 2, "b": 2}

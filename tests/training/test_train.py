@@ -18,7 +18,6 @@ import pytest
 import torch
 import typer
 from transformers import Trainer
-from typer.testing import CliRunner
 
 import fada
 from fada.cli import app
@@ -39,6 +38,7 @@ from fada.training.settings import TrainSettings, settings_of
 from fada.training.train import train
 from fada.training.trainer import OVERRIDDEN, FadaTrainer
 from tests.support import model_folders
+from tests.support.commands import run_fada
 from tests.support.disks import files_up_to
 from tests.support.training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
 from tests.support.types import some
@@ -344,16 +344,13 @@ def test_a_recipe_is_overridden_by_the_command_line_and_unknown_keys_are_refused
     recipe.write_text("model: crnn:tiny\nepochs: 9\nbatch_size: 8\nlam: 1.0\n", encoding="utf-8")
     command = ["train", f"--recipe={recipe}", f"--data={data}", "--domain-column=domain", "--epochs=1"]
     command += [f"--out={tmp_path / 'run'}", "--set", "patience=0"]
-    finished = CliRunner().invoke(app, command)
-    assert finished.exit_code == 0, finished.output
+    finished = run_fada(*command)
     assert "best epoch 1" in finished.output
     settings = fada.load_run(tmp_path / "run").config["settings"]
     assert (settings["epochs"], settings["batch_size"], settings["patience"]) == (1, 8, 0)
     recipe.write_text("lambda: 0.3\n", encoding="utf-8")
-    refused = CliRunner().invoke(app, command)
-    assert isinstance(refused.exception, fada.FadaError)
-    assert "lambda" in str(refused.exception)
-    assert "Known settings" in str(refused.exception)
+    with pytest.raises(fada.FadaError, match=r"lambda.*Known settings"):
+        run_fada(*command)
 
 
 def test_bfloat16_trains(data: Path, tmp_path: Path) -> None:
@@ -637,9 +634,9 @@ def test_batches_have_lines_of_similar_width_and_every_line_once(reference: Run)
 
 
 def test_models_are_listed_and_described_on_the_command_line(reference: Run) -> None:
-    listed = CliRunner().invoke(app, ["models", "list", "--json"])
+    listed = run_fada("models", "list", "--json")
     assert "crnn:base" in [row["model"] for row in json.loads(listed.stdout)]
-    described = CliRunner().invoke(app, ["models", "describe", str(reference.folder), "--json"])
+    described = run_fada("models", "describe", reference.folder, "--json")
     properties = {row["property"]: row["value"] for row in json.loads(described.stdout)}
     assert properties["kind"] == "ctc"
     assert set(properties["characters"]) == set(" abcd")
@@ -659,9 +656,8 @@ def test_the_domain_of_pages_comes_from_their_folder_and_not_from_a_column(tmp_p
     command = ["train", "--data", str(tmp_path / "pages"), "--model", "crnn:tiny", "--epochs", "1"]
     command += ["--out", str(tmp_path / "run")]
     with pytest.raises(fada.FadaError, match=r"which has no columns.*--domain-from"):
-        CliRunner().invoke(app, [*command, "--domain-column", "century"], catch_exceptions=False)
-    done = CliRunner().invoke(app, [*command, "--domain-from", "folder"])
-    assert done.exit_code == 0, done.output
+        run_fada(*command, "--domain-column", "century")
+    done = run_fada(*command, "--domain-from", "folder")
     assert "validation lines" in done.output
     run = fada.load_run(tmp_path / "run")
     assert set(run.targets.domains) == set(ALPHABETS)

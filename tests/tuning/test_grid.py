@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line, LineSet
 from fada.decoding.emissions import Emissions
@@ -33,6 +31,7 @@ from fada.tuning.grid import Grid, guidance_grid
 from fada.tuning.overlap import refuse_overlap
 from fada.tuning.trials import Counts, Trials
 from fada.tuning.tuned import Tuned
+from tests.support.commands import run_fada
 from tests.support.emission_sets import make_emissions, training_texts
 from tests.support.types import some
 
@@ -461,25 +460,18 @@ def run_folder(tmp_path: Path, validation: Emissions) -> Path:
 
 
 def test_command_line_tunes_a_run_folder_and_evaluate_accepts_the_result(run_folder: Path) -> None:
-    runner = CliRunner()
     options = ["--scale", "100", "--distance", "aligned_w2", "--no-prior", "--curve", str(run_folder / "curve.svg")]
-    result = runner.invoke(app, ["tune", str(run_folder), *options, "--page", r"(\d)$"], catch_exceptions=False)
-    assert result.exit_code == 0
+    run_fada("tune", run_folder, *options, "--page", r"(\d)$")
     tuned = Tuned.load(run_folder / "tuned.json")
     assert tuned.weights.guided
     assert some(tuned.evidence).clusters < some(tuned.evidence).lines
     assert (run_folder / "curve.svg").exists()
     arguments = ["--tuned", str(run_folder / "tuned.json"), "--targets", str(run_folder / "targets.json"), "--json"]
-    result = runner.invoke(
-        app, ["evaluate", str(run_folder / "emissions/test.npz"), *arguments], catch_exceptions=False
-    )
-    value = json.loads(result.stdout)
+    value = json.loads(run_fada("evaluate", run_folder / "emissions/test.npz", *arguments).stdout)
     assert set(value["evaluations"]) == {"beam", "greedy", "tuned"}
     assert value["comparisons"]["tuned"]["overall"]["cer"]["difference"] < 0
     with pytest.raises(FadaError, match="tuned on 50 of these 50 lines"):
-        runner.invoke(
-            app, ["evaluate", str(run_folder / "emissions/validation.npz"), *arguments], catch_exceptions=False
-        )
+        run_fada("evaluate", run_folder / "emissions/validation.npz", *arguments)
 
 
 def test_command_line_takes_references_from_a_source_of_lines(run_folder: Path, validation: Emissions) -> None:

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line, LineSet
 from fada.decoding.emissions import Emissions
@@ -20,6 +18,7 @@ from fada.targets.target_set import TargetSet
 from fada.tuning.decode import BEAM, GREEDY
 from fada.tuning.grid import Grid
 from fada.tuning.rivals import RivalsTable, compare_rivals
+from tests.support.commands import run_fada
 from tests.support.emission_sets import make_emissions, training_texts
 from tests.support.types import some
 
@@ -142,8 +141,7 @@ def test_command_line_prints_the_table_of_rivals(tmp_path: Path, sets: tuple[Emi
     lines = [Line(f"{d}-{i}", t, d) for d, texts in training_texts().items() for i, t in enumerate(texts)]
     write_parquet(LineSet.of(lines), tmp_path / "train.parquet")
     arguments = ["tune", str(tmp_path), "--rivals", "--lm-text", str(tmp_path / "train.parquet"), "--lm-order", "3"]
-    result = CliRunner().invoke(app, [*arguments, "--scale", "100", "--csv"], catch_exceptions=False)
-    assert result.exit_code == 0
+    result = run_fada(*arguments, "--scale", 100, "--csv")
     assert "\n3-gram per domain + prior," in result.stdout
     assert set(json.loads((tmp_path / "rivals.json").read_text(encoding="utf-8"))) == {"rivals", "seconds", "test"}
     assert (tmp_path / "rivals.parquet").exists()

@@ -10,9 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.errors import FadaError
 from fada.evaluation.significance import MeanSem
 from fada.experiments.lipogram import words
@@ -38,6 +36,7 @@ from fada.targets.target_set import TargetSet
 from fada.text.characters import OTHER
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
+from tests.support.commands import run_fada
 from tests.support.types import some
 
 CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} A: {% endif %}"
@@ -332,27 +331,13 @@ def test_mistakes_are_answered_with_a_reason(
     filled = [argument.format(**places) for argument in arguments]
     model = [] if "--model" in filled else ["--model", str(model_folder)]
     style = [] if "--style" in filled else ["--style", "continue"]
-    result = CliRunner().invoke(app, ["lipogram", *model, *style, "--tokens", "8", *filled])
-    assert isinstance(result.exception, FadaError)
-    assert message in str(result.exception)
+    with pytest.raises(FadaError, match=re.escape(message)):
+        run_fada("lipogram", *model, *style, "--tokens", 8, *filled)
 
 
 def test_a_story_from_the_command_line(model_folder: Path) -> None:
-    options = [
-        "--model",
-        str(model_folder),
-        "--style",
-        "continue",
-        "--tokens",
-        "16",
-        "--beams",
-        "2",
-        "--json",
-        "--mode",
-        "hard",
-    ]
-    result = CliRunner().invoke(app, ["lipogram", "--forbid", "e", "--topic", "a dog", *options])
-    assert result.exit_code == 0, result.output
+    options = ["--model", model_folder, "--style", "continue", "--tokens", 16, "--beams", 2, "--json", "--mode", "hard"]
+    result = run_fada("lipogram", "--forbid", "e", "--topic", "a dog", *options)
     [row] = json.loads(result.stdout)
     assert row["violating words"] == "none"
     assert "e" not in row["story"].lower()
@@ -361,8 +346,7 @@ def test_a_story_from_the_command_line(model_folder: Path) -> None:
 def test_generating_towards_a_target_file(model_folder: Path, tmp_path: Path) -> None:
     TargetSet.from_texts({"1": [tiny.ENGLISH], "2": ["zzz"]}).save(tmp_path / "targets.json")
     options = ["--model", str(model_folder), "--targets", str(tmp_path / "targets.json"), "--domain", "1", "--json"]
-    result = CliRunner().invoke(app, ["generate", "The dog", *options, "--tokens", "8", "--nbest", "2", "--beams", "3"])
-    assert result.exit_code == 0, result.output
+    result = run_fada("generate", "The dog", *options, "--tokens", 8, "--nbest", 2, "--beams", 3)
     rows = json.loads(result.stdout)
     assert len(rows) == 2
     assert rows[0]["score"] == pytest.approx(0.5 * rows[0]["log_prob"] - 0.5 * rows[0]["distance"], abs=1e-4)
@@ -410,8 +394,7 @@ def test_the_experiment_resumes_and_sums_up(model_folder: Path, tmp_path: Path) 
     path = tmp_path / "recipe.yaml"
     path.write_text(RECIPE.format(model=model_folder), encoding="utf-8")
     out = tmp_path / "out"
-    result = CliRunner().invoke(app, ["lipogram", "--recipe", str(path), "--out", str(out), "--json"])
-    assert result.exit_code == 0, result.output
+    result = run_fada("lipogram", "--recipe", path, "--out", out, "--json")
     rows = json.loads(result.stdout)
     assert {row["variant"] for row in rows} == {"plain", "soft", "paper", "hard", "soft+hard"}
     assert all(row["words"] == 0 for row in rows if "hard" in row["variant"])
