@@ -190,9 +190,9 @@ class ClusterOptions:
         Args:
             jobs: work side by side, of a command with an option of its own for that.
         """
-        from fada.jobs.cluster import Cluster
-
         if self.ray or self.ray_address:
+            from fada.jobs.cluster import Cluster
+
             return Cluster(self.ray_address, jobs or self.jobs, device, self.ray_token)
         if self.jobs or self.ray_token:
             raise FadaError(
