@@ -264,11 +264,17 @@ class CharDistribution:
         mixed = sum(weight * part.frequencies for (part, _), weight in zip(parts, weights, strict=True))
         effective = 1 / sum(weight**2 / part.total for (part, _), weight in zip(parts, weights, strict=True))
         result = first._with_counts(np.asarray(mixed) * effective)
-        return result.remembering(
+        return result._remembering(
             [part for part, _ in parts], lambda counted: cls.mixture([*zip(counted, weights, strict=True)])
         )
 
-    def remembering(
+    @classmethod
+    def summed(cls, parts: Sequence["CharDistribution"]) -> "CharDistribution":
+        """The distribution of several bodies of text together, all over one alphabet."""
+        total = parts[0]._with_counts(np.sum([part.counts for part in parts], axis=0))
+        return total._remembering(parts, cls.summed)
+
+    def _remembering(
         self, parts: Sequence["CharDistribution"], combine: "Callable[[list[CharDistribution]], CharDistribution]"
     ) -> "CharDistribution":
         """This combination of `parts` with the memory of what was edited in them; `combine` is how it was made."""

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -115,7 +115,7 @@ class TargetSet(Mapping[str, CharDistribution]):
     @cached_property
     def overall(self) -> CharDistribution:
         """All domains pooled: the distribution of the whole text they were counted on."""
-        return _summed([*self.values()])
+        return CharDistribution.summed([*self.values()])
 
     def merge(self, other: "TargetSet") -> "TargetSet":
         """The union of two sets; the counts of a domain in both are added, so merging is exact and associative."""
@@ -127,7 +127,9 @@ class TargetSet(Mapping[str, CharDistribution]):
         symbols = tuple(dict.fromkeys((*self.symbols, *other.symbols)))
         merged = {}
         for name in dict.fromkeys((*self, *other)):
-            merged[name] = _summed([targets[name].over(symbols) for targets in (self, other) if name in targets])
+            merged[name] = CharDistribution.summed(
+                [targets[name].over(symbols) for targets in (self, other) if name in targets]
+            )
         return TargetSet(merged)
 
     @classmethod
@@ -226,10 +228,3 @@ class TargetSet(Mapping[str, CharDistribution]):
                 path,
             )
         return cls.from_records(records)
-
-
-def _summed(parts: Sequence[CharDistribution]) -> CharDistribution:
-    """The distribution of several bodies of text together."""
-    first = parts[0]
-    total = CharDistribution(first.symbols, np.sum([p.counts for p in parts], axis=0), first.normalizer)
-    return total.remembering(parts, _summed)
