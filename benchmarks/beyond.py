@@ -24,7 +24,7 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.nbest import NBest, Rescorer
 from fada.decoding.weights import Weights
 from fada.distances import aligned_w2
-from fada.evaluation.scores import score_lines
+from fada.evaluation.edits import score_lines
 from fada.evaluation.table import markdown_table
 from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer

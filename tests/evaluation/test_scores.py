@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from fada.errors import FadaError
 from fada.evaluation import confusions as fc
 from fada.evaluation import scores as ev
+from fada.evaluation.edits import NORMALIZATIONS, score_lines
 from fada.text.characters import unicode_name
 
 NASTY = [
@@ -120,7 +121,7 @@ def test_a_stated_normalisation_forgives_what_it_names_and_nothing_else(
     assert ev.evaluate([reference], [hypothesis]).cer > 0
     forgiven = ev.evaluate([reference], [hypothesis], normalization=normalization)
     assert forgiven.cer == 0
-    assert forgiven.normalization == tuple(n for n in ev.NORMALIZATIONS if n in normalization.split(","))
+    assert forgiven.normalization == tuple(n for n in NORMALIZATIONS if n in normalization.split(","))
     assert ev.evaluate(["axb"], ["ayb"], normalization=normalization).cer > 0
 
 
@@ -141,7 +142,7 @@ def test_grapheme_distance_equals_a_textbook_alignment_of_clusters(reference: st
         previous, row[0] = row[0], i
         for j, b in enumerate(h, 1):
             previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
-    assert ev.score_lines([reference], [hypothesis], units="graphemes").edits[0] == row[-1]
+    assert score_lines([reference], [hypothesis], units="graphemes").edits[0] == row[-1]
 
 
 def test_distribution_distance_per_domain_equals_targets_and_distances() -> None:
@@ -240,7 +241,7 @@ def test_confusions_add_up_to_the_edits(lines: Any) -> None:
     references, hypotheses = map(list, zip(*lines, strict=True))
     for units in ("codepoints", "graphemes"):
         total = sum(c.count for c in fc.confusions(references, hypotheses, units=units))
-        assert total == ev.score_lines(references, hypotheses, units=units).edits.sum()
+        assert total == score_lines(references, hypotheses, units=units).edits.sum()
 
 
 def test_characters_are_ordered_from_most_helped_to_most_hurt() -> None:

@@ -11,8 +11,8 @@ import yaml
 from fada.data.columns import LineColumns
 from fada.data.formats.parquet import write_parquet
 from fada.errors import FadaError
+from fada.evaluation.edits import score_lines
 from fada.evaluation.predictions import Systems
-from fada.evaluation.scores import score_lines
 from fada.experiments.document import document
 from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
 from fada.experiments.recipe import Recipe, recipes_of

@@ -24,34 +24,11 @@ from fada import distances
 from fada.common.tables import Cells
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
-from fada.evaluation.edits import (
-    NORMALIZATIONS,
-    Average,
-    LineScores,
-    Units,
-    check_choice,
-    parse_normalization,
-    score_lines,
-)
+from fada.evaluation.edits import Average, LineScores, Units, check_choice, parse_normalization, score_lines
 from fada.evaluation.significance import MeanSem
 from fada.text.characters import natural_key
 from fada.text.counting import count_characters
 from fada.text.normalizer import TextNormalizer
-
-__all__ = [
-    "METRICS",
-    "NORMALIZATIONS",
-    "Comparison",
-    "Difference",
-    "Evaluation",
-    "LineScores",
-    "Scores",
-    "compare",
-    "evaluate",
-    "length_buckets",
-    "over_seeds",
-    "score_lines",
-]
 
 Interval = tuple[float, float]
 
@@ -260,7 +237,7 @@ def evaluate(
         groups: further columns (manuscript, page, writer; see :func:`length_buckets`) for `per_group`.
         average: ``micro`` (all edits over all characters) or ``macro`` (mean of the lines' own rates).
         units: count code points, or grapheme clusters (a letter with its marks is one).
-        normalization: some of :data:`NORMALIZATIONS`, as names or as one string with commas; None
+        normalization: some of :data:`fada.evaluation.edits.NORMALIZATIONS`, as names or as one string with commas; None
             compares exactly, but for white space at both ends.
         bootstrap: number of resamples for the intervals; 0 for none.
         clusters: the page (or other cluster) of each line: whole clusters are resampled instead of lines.

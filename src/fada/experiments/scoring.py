@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fada.errors import FadaError
+from fada.evaluation.edits import score_lines
 from fada.evaluation.predictions import Systems
-from fada.evaluation.scores import Scoring, score_lines
+from fada.evaluation.scores import Scoring
 from fada.evaluation.sources import read_systems
 from fada.evaluation.systems import evaluate_systems
 from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe

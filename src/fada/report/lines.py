@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from fada.evaluation.edits import score_lines
 from fada.evaluation.predictions import SCORE_COLUMNS
-from fada.evaluation.scores import NO_LABEL, Scoring, score_lines
+from fada.evaluation.scores import NO_LABEL, Scoring
 from fada.report.comparison import DataSet, paired_run
 from fada.report.images import MEDIA_TYPE, Thumbnail
 from fada.runs.run import Run

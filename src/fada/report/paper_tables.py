@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fada.evaluation.scores import Evaluation, over_seeds, parse_normalization
+from fada.evaluation.edits import parse_normalization
+from fada.evaluation.scores import Evaluation, over_seeds
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import Cell, Table
 from fada.runs.groups import experiments

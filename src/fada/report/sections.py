@@ -10,7 +10,8 @@ from markupsafe import Markup
 from fada import distances
 from fada.decoding.weights import NO_GUIDANCE
 from fada.evaluation.confusions import character_changes, confusions
-from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, Scoring, score_lines
+from fada.evaluation.edits import score_lines
+from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, Scoring
 from fada.evaluation.significance import MeanSem
 from fada.evaluation.systems import READS_BELOW
 from fada.report.charts import Curve, frequency_chart, interval_bar, line_chart

@@ -32,7 +32,8 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.distances import LAM
 from fada.errors import FadaError
-from fada.evaluation.scores import compare, score_lines
+from fada.evaluation.edits import score_lines
+from fada.evaluation.scores import compare
 from fada.models import registry
 from fada.models.folders import resolve
 from fada.models.network import Network
