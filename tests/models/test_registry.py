@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import threading
+import wave
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCTC
@@ -24,7 +26,8 @@ from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.crnn import PRESETS, CRNNForCTC, CRNNRecognizer
 from fada.models.registry import BUILT, load_recognizer
-from tests.support.model_folders import trocr_folder
+from fada.models.wav2vec import TransformersCTCRecognizer
+from tests.support.model_folders import trocr_folder, wav2vec2_folder, whisper_folder
 
 
 @pytest.fixture(scope="module")
@@ -221,10 +224,20 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def test_every_file_of_a_trocr_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
-    sound = trocr_folder(tmp_path / "sound")
+def wav2vec2_with_alphabet(folder: Path) -> Path:
+    made = TransformersCTCRecognizer.load(wav2vec2_folder(folder / "without"), ["abcd "])
+    made.save_pretrained(folder / "model")
+    return folder / "model"
+
+
+FOLDERS = {"trocr": trocr_folder, "whisper": whisper_folder, "wav2vec": wav2vec2_with_alphabet}
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_every_file_of_a_model_that_is_damaged_or_missing_is_named(kind: str, tmp_path: Path) -> None:
+    sound = FOLDERS[kind](tmp_path / "sound")
     files = sorted(path.name for path in sound.iterdir())
-    assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"} < set(files)
+    assert {"config.json", "model.safetensors", "preprocessor_config.json"} < set(files)
     for name in files:
         for damage, change in DAMAGES.items():
             folder = Path(shutil.copytree(sound, tmp_path / "model"))
@@ -239,6 +252,80 @@ def test_every_file_of_a_trocr_that_is_damaged_or_missing_is_named(tmp_path: Pat
                     load_recognizer(folder)
                 assert name in str(error.value) or data is None or name == "model.safetensors", (name, damage)
             shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        ("trocr", "config.json", {"decoder": "x"}),
+        ("trocr", "tokenizer.json", {"decoder": -1}),
+        ("trocr", "preprocessor_config.json", {"size": "x"}),
+        ("whisper", "config.json", {"d_model": "x"}),
+        ("whisper", "config.json", {"vocab_size": -1}),
+        ("whisper", "config.json", {"decoder_attention_heads": -1}),
+        ("whisper", "config.json", {"d_model": 32}),
+        ("whisper", "generation_config.json", {"eos_token_id": "x"}),
+        ("whisper", "tokenizer.json", {"model": {}}),
+        ("whisper", "preprocessor_config.json", {"hop_length": -1}),
+        ("wav2vec", "config.json", {"conv_dim": "x"}),
+        ("wav2vec", "config.json", {"hidden_size": 32}),
+        ("wav2vec", "config.json", {"num_attention_heads": 0}),
+        ("wav2vec", "ctc_symbols.json", {"symbols": 3}),
+        ("wav2vec", "preprocessor_config.json", {"sampling_rate": "x"}),
+    ],
+)
+def test_values_of_a_wrong_type_or_size_in_a_model_are_a_sentence(
+    kind: str, name: str, change: dict[str, Any], tmp_path: Path
+) -> None:
+    path = FOLDERS[kind](tmp_path / "model") / name
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
+    with pytest.raises(FadaError, match=re.escape(str(path.parent))) as error:
+        read_one(path.parent, kind, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def silence(file: Path) -> Path:
+    with wave.open(str(file), "wb") as sound:
+        sound.setparams((1, 2, 16000, 0, "NONE", ""))
+        sound.writeframes(bytes(8000))
+    return file
+
+
+def read_one(folder: Path, kind: str, place: Path) -> None:
+    line = Image.new("L", (60, 20), 255) if kind == "trocr" else silence(place / "a.wav")
+    load_recognizer(folder).transcribe(line)
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_model_that_lacks_weights_or_holds_others_is_refused(kind: str, tmp_path: Path) -> None:
+    folder = FOLDERS[kind](tmp_path / "model")
+    read_one(folder, kind, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    first = next(name for name in weights if "attn" in name or "attention" in name)
+    for change, says in (
+        ({name: one for name, one in weights.items() if name != first}, "1 weights of the network are missing"),
+        ({f"other.{name}": one for name, one in weights.items()}, "weights of the network are missing"),
+        (weights | {first: torch.zeros(3, 5)}, "cannot be loaded as a model"),
+        (weights | {first: weights[first] * float("nan")}, "1 weights of the network are no numbers"),
+    ):
+        save_file(change, folder / "model.safetensors", {"format": "pt"})
+        with pytest.raises(FadaError, match=says):
+            load_recognizer(folder)
+
+
+def test_a_model_without_an_alphabet_reads_nothing_until_it_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(FadaError, match="it was never trained to write"):
+        load_recognizer(wav2vec2_folder(tmp_path))
+
+
+def test_a_model_that_cannot_be_run_ends_the_command_before_any_line_is_counted_as_failed(tmp_path: Path) -> None:
+    path = whisper_folder(tmp_path / "model") / "config.json"
+    changed = json.loads(path.read_text(encoding="utf-8")) | {"decoder_attention_heads": -1}
+    path.write_text(json.dumps(changed), encoding="utf-8")
+    sounds = [str(silence(tmp_path / name)) for name in ("a.wav", "b.wav")]
+    done = CliRunner().invoke(app, ["transcribe", str(path.parent), *sounds])
+    assert isinstance(done.exception, FadaError)
+    assert "the model cannot be run" in str(done.exception)
 
 
 def test_a_trocr_begins_to_write_where_its_configuration_says_nothing_of_it(tmp_path: Path) -> None:

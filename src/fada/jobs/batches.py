@@ -12,6 +12,7 @@ from fada.common.say import progress_bar
 from fada.data.crop import PageCrop
 from fada.data.line import Line, LineSet
 from fada.errors import FadaError
+from fada.models.recognizer import BrokenModel
 
 
 def batches(
@@ -66,5 +67,7 @@ def in_parts(batch: Sequence[Line], read: Any) -> Iterator[tuple[Any, Sequence[L
     for line in batch:
         try:
             yield read([line]), [line], None
+        except BrokenModel:
+            raise
         except FadaError as error:
             yield None, [line], str(error)

@@ -19,7 +19,7 @@ from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.ctc_network import CTCNetwork, CTCOutput, ctc_loss
 from fada.models.layers import BiLSTM, add_outputs, columns_of, convolutions, initialize
-from fada.models.network import NewCharacters, characters_of, characters_to_add, padded_labels
+from fada.models.network import NewCharacters, characters_of, characters_to_add, load_weights, padded_labels
 from fada.models.onnx_file import Shape
 from fada.models.processor import CRNNProcessor
 from fada.models.recognizer import Tagging
@@ -201,13 +201,7 @@ class CRNNRecognizer(CTCNetwork):
 
         The classes of new characters start from zero weights. A network keeps the tagging it was built with.
         """
-        loaded: Any = CRNNForCTC.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
-        model: CRNNForCTC = loaded[0]
-        if missing_weights := sorted(loaded[1]["missing_keys"]):
-            raise FadaError(
-                f"{name}: {len(missing_weights)} weights of the network are missing, such as {missing_weights[0]}. "
-                "Get its files anew."
-            )
+        model: CRNNForCTC = load_weights(CRNNForCTC, name)
         processor = CRNNProcessor.from_pretrained(name)
         if tagging not in (None, model.config.tagging):
             raise FadaError(f"{name} was trained with tagging {model.config.tagging!r}, not {tagging!r}.")

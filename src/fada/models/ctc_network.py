@@ -72,7 +72,7 @@ class CTCNetwork(CTCRecognizer, Network):
     def log_probs(self, inputs: dict[str, Tensor]) -> list[np.ndarray]:
         """Log-probabilities (time, classes) of each line of a batch, the classes of tags among them."""
         self.model.eval()
-        with torch.no_grad():
+        with self.running(), torch.no_grad():
             outputs = self.model(**inputs)
             scores = outputs.logits.float().log_softmax(-1).cpu()
             lengths = self.frames(outputs, inputs).tolist()

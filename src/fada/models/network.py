@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from fada.alignment import AlignmentLoss
-from fada.common.files import naming
+from fada.common.files import is_full, naming
 from fada.data.line import Line
 from fada.errors import FadaError
-from fada.models.recognizer import Recognizer
+from fada.models.recognizer import BrokenModel, Recognizer
 from fada.targets.target_set import TargetSet
 
 if TYPE_CHECKING:
@@ -27,6 +27,26 @@ NewCharacters = Literal["fail", "add", "ignore"]
 """What to do about characters of the training text that a loaded model lacks."""
 
 IGNORED = -100
+
+ANEW = "Get its files anew."
+
+
+def load_weights(kind: Any, name: str | os.PathLike[str], new: Sequence[str] = ()) -> Any:
+    """A network of transformers, which would give random weights to whatever its files do not hold.
+
+    Args:
+        kind: the class that loads it.
+        name: of a folder, or of the hub.
+        new: parts of the names of weights that may be missing.
+    """
+    model, found = kind.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+    missing = sorted(key for key in found["missing_keys"] if not any(part in key for part in new))
+    if missing:
+        raise FadaError(f"{name}: {len(missing)} weights of the network are missing, such as {missing[0]}. {ANEW}")
+    broken = [name for name, weight in model.named_parameters() if not torch.isfinite(weight.sum())]
+    if broken:
+        raise FadaError(f"{name}: {len(broken)} weights of the network are no numbers, such as {broken[0]}. {ANEW}")
+    return model
 
 
 def characters_to_add(missing: Sequence[str], policy: NewCharacters, lacking: str) -> Sequence[str]:
@@ -67,6 +87,21 @@ class Network(Recognizer):
     """
 
     model: PreTrainedModel
+    _has_run = False
+
+    @contextmanager
+    def running(self, *, halfway: bool = False) -> Iterator[None]:
+        """Whatever the network raises before it has run once, not only halfway, is the fault of its files."""
+        try:
+            yield
+        except (FadaError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            if self._has_run or self.folder is None or is_full(error):
+                raise
+            reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+            raise BrokenModel(f"{self.folder}: the model cannot be run: {reason}. {ANEW}") from error
+        self._has_run |= not halfway
 
     def use_threads(self, threads: int) -> None:
         """Work on so many threads: all networks of torch do."""

@@ -27,6 +27,10 @@ Readable = Union[Line, str, os.PathLike[str], bytes, np.ndarray, "Image.Image"]
 """What a line may be given as."""
 
 
+class BrokenModel(FadaError):  # noqa: N818 - the model is at fault, not the program
+    """A model that can be loaded, but reads nothing: no fault of any line."""
+
+
 class Recognizer(ABC):
     """What turns lines into text.
 

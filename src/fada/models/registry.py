@@ -5,8 +5,10 @@ an entry point of the group ``fada.models``, named as the model type, that leads
 """
 
 import inspect
+import io
 import json
 import os
+import wave
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,7 +16,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
 from fada.common.settings import read_json
+from fada.data.audio import SAMPLE_RATE
+from fada.data.line import Line
 from fada.errors import EXTRAS, FadaError, missing_extra
 from fada.models.folders import resolve
 
@@ -53,7 +59,7 @@ LOADED: dict[str, str] = {
 JSON_FILES = frozenset(
     f"{name}.json"
     for name in (
-        *("config", "generation_config", "preprocessor_config", "processor_config", "crnn_processor"),
+        *("config", "generation_config", "preprocessor_config", "processor_config", "crnn_processor", "ctc_symbols"),
         *("tokenizer", "tokenizer_config", "special_tokens_map", "vocab"),
     )
 )
@@ -186,6 +192,8 @@ def _load(name: str | os.PathLike[str], **options: Any) -> "Network":
         loader = _loader(name, configuration(path).get("model_type"))
         taken = inspect.signature(loader.load).parameters
         recognizer = loader.load(path, **{option: value for option, value in options.items() if option in taken})
+        if loader.__module__.startswith("fada.models."):
+            recognizer.prepare(_blank(recognizer.modality))
     if Path(path).is_dir():
         recognizer.folder = Path(path)
     return recognizer
@@ -210,11 +218,20 @@ def _loader(name: str | os.PathLike[str], model_type: str | None) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def _blank(modality: str) -> Line:
+    """Half a second of silence, or an empty strip: every model can read it that is whole."""
+    if modality == "audio":
+        stream = io.BytesIO()
+        with wave.open(stream, "wb") as sound:
+            sound.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
+            sound.writeframes(bytes(SAMPLE_RATE))
+        return Line("silence", audio=stream.getvalue())
+    return Line("blank", image=Image.new("L", (128, 64), 255))
+
+
 @contextmanager
 def _sound_files(path: str | os.PathLike[str]) -> Iterator[None]:
     """What damaged, missing and foreign files of a model raise, as a sentence."""
-    from safetensors import SafetensorError
-
     for file in sorted(Path(path).glob("*")) if Path(path).is_dir() else ():
         if file.is_file() and file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
             raise FadaError(f"{file}: only the pointer of git-lfs to the file. Fetch it with: git lfs pull")
@@ -222,7 +239,9 @@ def _sound_files(path: str | os.PathLike[str]) -> Iterator[None]:
             raise FadaError(f"{file}: expected a JSON object. {_ANEW}")
     try:
         yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (FadaError, ImportError, NameError):
+        raise
+    except Exception as error:  # transformers, tokenizers and torch raise almost anything
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if "trust_remote_code" in str(error) or "custom code" in str(error):
             reason = "it asks to run Python code of its own (auto_map), which is never done"

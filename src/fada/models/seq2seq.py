@@ -29,6 +29,7 @@ from fada.decoding.weights import Weights
 from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
 from fada.models.network import (
+    ANEW,
     IGNORED,
     Network,
     NewCharacters,
@@ -46,6 +47,10 @@ R = TypeVar("R")
 
 STATES = "encoder_states"
 """The network input that stands for the encoder's, where its output is known already: (batch, positions, size)."""
+
+
+_SPARE = 128
+"""Classes that a network may have beyond its tokens: their number is often rounded up."""
 
 
 class UnfitLine(FadaError):  # noqa: N818 - the line is at fault, not the program
@@ -145,7 +150,7 @@ class Seq2SeqRecognizer(Network):
 
         def states_of(chosen: list[int]) -> np.ndarray:
             inputs = self.to_device(self.collate([arrays[i] for i in chosen]))
-            with torch.inference_mode():
+            with self.running(halfway=True), torch.inference_mode():
                 return self.encoder_states(inputs).float().cpu().numpy()
 
         states = np.empty(0, dtype)
@@ -233,6 +238,20 @@ class Seq2SeqRecognizer(Network):
         max_new_tokens: int = 200,
     ) -> list[Hypothesis]:
         """Read lines whose network input is there; see :meth:`generate`."""
+        with self.running():
+            return self._generated(inputs, lines, targets, lam, distance, scale, num_beams, max_new_tokens)
+
+    def _generated(
+        self,
+        inputs: dict[str, Tensor],
+        lines: Sequence[Line],
+        targets: Sequence[CharDistribution] | None,
+        lam: float,
+        distance: str,
+        scale: float,
+        num_beams: int,
+        max_new_tokens: int,
+    ) -> list[Hypothesis]:
         self.model.eval()
         prompts = torch.tensor(
             [[*self.prompt, *(self._tag(line.domain) if self.tagging == "given" else ())] for line in lines],
@@ -472,6 +491,16 @@ def add_characters(model: PreTrainedModel, tokenizer: Any, texts: Iterable[str],
     sources = {int(tokenizer.convert_tokens_to_ids(c)): donors[c] for c in missing}
     resize_embeddings(model, len(tokenizer), sources)
     return [*missing]
+
+
+def check_tokens(name: str | os.PathLike[str], model: PreTrainedModel, tokenizer: Any) -> None:
+    """Refuse a tokenizer of another model; transformers takes an empty one where its file is missing."""
+    classes = model.config.get_text_config(decoder=True).vocab_size
+    if len(tokenizer) <= classes - min(_SPARE, classes // 2):
+        raise FadaError(
+            f"{name}: the network has {classes} classes, but its tokenizer {len(tokenizer)} tokens: a file is missing, "
+            f"or of another model. {ANEW}"
+        )
 
 
 def resize_embeddings(model: PreTrainedModel, size: int, sources: dict[int, list[int]]) -> None:

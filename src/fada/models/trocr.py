@@ -33,9 +33,9 @@ from fada.data.line import Line
 from fada.models.ctc_network import ctc_loss
 from fada.models.layers import ColumnEncoder, ColumnEncoderConfig
 from fada.models.line_image import straighten
-from fada.models.network import NewCharacters, characters_of, padded_labels
+from fada.models.network import NewCharacters, characters_of, load_weights, padded_labels
 from fada.models.recognizer import Tagging
-from fada.models.seq2seq import Seq2SeqRecognizer, add_characters
+from fada.models.seq2seq import Seq2SeqRecognizer, add_characters, check_tokens
 
 TINY: dict[str, Any] = {
     "height": 40,
@@ -92,7 +92,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         tagging: Tagging | None = None,
     ) -> "TrOCRRecognizer":
         """Read a model from a folder or the hub, and make it ready for the characters and domains of training texts."""
-        model = VisionEncoderDecoderModel.from_pretrained(name, dtype=torch.float32)
+        model = load_weights(VisionEncoderDecoderModel, name, new=("pooler",))  # of no use here, and often left out
         saved = getattr(model.config, "fada", {})
         recognizer = cls(
             model,
@@ -102,6 +102,7 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             saved.get("domains", ()),
             saved.get("strips", False),
         )
+        check_tokens(name, model, recognizer.tokenizer)
         add_characters(model, recognizer.tokenizer, texts, new_characters)
         if tagging is not None:
             recognizer.add_tags(domains, tagging)

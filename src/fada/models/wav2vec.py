@@ -15,7 +15,7 @@ from fada.common.files import write_json
 from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.ctc_network import CTCNetwork, ctc_loss
-from fada.models.network import NewCharacters, characters_of, characters_to_add, padded_labels
+from fada.models.network import NewCharacters, characters_of, characters_to_add, load_weights, padded_labels
 from fada.models.recognizer import Tagging
 from fada.text.alphabet import Alphabet
 
@@ -51,7 +51,7 @@ class TransformersCTCRecognizer(CTCNetwork):
         tagging: Tagging | None = None,
     ) -> "TransformersCTCRecognizer":
         """Read a model from a folder or the hub; one without an alphabet gets that of `texts`."""
-        model = AutoModelForCTC.from_pretrained(name, trust_remote_code=False, dtype=torch.float32)
+        model = load_weights(AutoModelForCTC, name, new=("masked_spec_embed", *(["lm_head"] if texts else [])))
         features = AutoFeatureExtractor.from_pretrained(name, trust_remote_code=False)
         saved_path = Path(name) / _SYMBOLS
         saved = json.loads(saved_path.read_text(encoding="utf-8")) if saved_path.is_file() else {}
@@ -69,6 +69,8 @@ class TransformersCTCRecognizer(CTCNetwork):
     def prepare(self, line: Line) -> np.ndarray:
         """(samples,) float32, normalised as the model expects."""
         samples, rate = line.load_audio()
+        if self.model._get_feat_extract_output_lengths(len(samples)) < 1:
+            raise FadaError(f"{line.source or line.id}: {len(samples)} samples of sound, too short for this model.")
         return np.asarray(self.features(samples, sampling_rate=rate, return_tensors="np")["input_values"][0])
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
@@ -131,6 +133,11 @@ def _alphabet(name: str | os.PathLike[str], model: PreTrainedModel, texts: Seque
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError):
+        if not texts:
+            raise FadaError(
+                f"{name}: no alphabet ({_SYMBOLS}, or a tokenizer): it was never trained to write, or a file is "
+                "missing. Train it with fada train --model, or get its files anew."
+            ) from None
         symbols = ["", *characters_of(texts)]
         model.lm_head = nn.Linear(model.lm_head.in_features, len(symbols))
         model.config.vocab_size, model.config.pad_token_id = len(symbols), 0

@@ -14,9 +14,9 @@ from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
 from fada.data.line import Line
 from fada.errors import FadaError
-from fada.models.network import NewCharacters
+from fada.models.network import NewCharacters, load_weights
 from fada.models.recognizer import Tagging
-from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, add_characters
+from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine, add_characters, check_tokens
 
 _FRAMES_PER_SECOND = 50  # encoder positions; two mel frames of 10 ms each
 
@@ -58,9 +58,10 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         `max_seconds` shortens its window; `language` is that of a multilingual model, by default the one that it was
         trained with here, or English.
         """
-        model = WhisperForConditionalGeneration.from_pretrained(name, dtype=torch.float32)
+        model = load_weights(WhisperForConditionalGeneration, name)
         features = WhisperFeatureExtractor.from_pretrained(name)
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        check_tokens(name, model, tokenizer)
         saved = getattr(model.config, "fada", {})
         if getattr(model.generation_config, "is_multilingual", False):
             spoken = language or saved.get("language") or "english"

@@ -110,7 +110,8 @@ class FadaTrainer(Trainer):
     ) -> Any:
         """λ · task + (1 - λ) · alignment."""
         domains = inputs.pop("domains")
-        task, outputs = self.recognizer.task_loss(model, inputs)
+        with self.recognizer.running():
+            task, outputs = self.recognizer.task_loss(model, inputs)
         loss = task
         align = self.alignment_loss
         if align.full_lam < 1:
