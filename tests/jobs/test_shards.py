@@ -196,6 +196,17 @@ def test_counts_are_joined_exactly(files: int, tmp_path: Path) -> None:
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
 
 
+def test_shards_without_a_text_are_found_beside_the_others(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("le roi", encoding="utf-8")
+    build: list[object] = ["targets", "build", tmp_path / "text.txt", "--domain", "x"]
+    run(*build, "--out", tmp_path / "one.json")
+    sharded(build, tmp_path / "many.json")
+    parts = list(tmp_path.glob("many.*-of-003.json"))
+    assert len(parts) == 1
+    run("merge", *parts, "--out", tmp_path / "many.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
+
+
 def written_parts(folder: Path, shards: list[int], of: int) -> list[Path]:
     """Parts of a table whose line number i is in `shards[i]`."""
     for number in range(1, of + 1):

@@ -1,9 +1,11 @@
 """Parts of a job that was run in shards, joined to what one machine would have written."""
 
+import glob
 import heapq
 import json
 import os
 import pickle
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,8 +126,20 @@ def merge(parts: Sequence[Path], out: Path) -> Merged:
         FadaError: if a part is missing, doubled, unfinished, damaged or of another job.
     """
     refuse_source(parts, out)
+    every = [*parts, *_without_text(parts)]
     with tempfile.TemporaryFile() as file:
-        return _joined(sorted((_Part.read(part, file) for part in parts), key=lambda part: part.note.shard), out)
+        return _joined(sorted((_Part.read(part, file) for part in every), key=lambda part: part.note.shard), out)
+
+
+def _without_text(parts: Sequence[Path]) -> set[Path]:
+    """Parts of a target file that are not among those given: with no text to count a shard leaves its note alone."""
+    found = set[Path]()
+    for part in parts:
+        if name := re.fullmatch(r"(.+)\.\d+-of-(\d+)\.json", part.name):
+            pattern = f"{glob.escape(name[1])}.*-of-{name[2]}.json"
+            notes = part.parent.glob(PartNote.path(Path(pattern)).name)
+            found |= {note.with_name(note.name.removesuffix(PartNote.ENDING)) for note in notes}
+    return {part for part in found.difference(parts) if not part.exists()}
 
 
 def _joined(found: Sequence[_Part], out: Path) -> Merged:

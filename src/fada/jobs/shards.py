@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -163,10 +163,12 @@ class PartNote(BaseModel, extra="forbid", frozen=True):
     unit: str = "lines"
     empty: list[str] = []
 
+    ENDING: ClassVar[str] = ".shard.json"
+
     @staticmethod
     def path(part: Path) -> Path:
         """Where the note of a part is."""
-        return part.with_name(f"{part.name}.shard.json")
+        return part.with_name(f"{part.name}{PartNote.ENDING}")
 
     def write(self, part: Path) -> Path:
         """Write it beside the part."""
