@@ -93,8 +93,6 @@ def test_help_has_an_example_and_types_only_where_a_value_is_given(command: str)
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert f"Example: {EXAMPLES[command]}" in " ".join(result.stdout.split())
     assert "bool" not in result.stdout
-    for parameter in COMMANDS[command].params:
-        assert parameter.param_type_name != "option" or parameter.help, f"{command} {parameter.opts}: no help"
 
 
 def test_the_flags_of_fada_itself_have_no_type() -> None:
@@ -131,5 +129,5 @@ def test_every_option_says_what_it_does() -> None:
 
 def test_every_format_and_entry_point_is_on_a_page() -> None:
     data = (ROOT / "docs" / "data.md").read_text(encoding="utf-8").casefold()
-    assert [name for name in formats.WRITTEN if name not in data] == []
+    assert [name for name in formats.formats() if name not in data] == []
     assert [group for group in (formats.GROUP, models.GROUP) if f"`{group}`" not in PAGES] == []
