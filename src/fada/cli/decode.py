@@ -3,9 +3,10 @@
 import csv
 import json
 import logging
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -67,6 +68,7 @@ def decode(
     the amount of text and the certainty of the recogniser. A .txt file holds the texts only, one line each. A line that
     cannot be decoded (NaN, say) is named and gets an empty text without score; the others go on; the exit code is 1.
     """
+    from fada.common.files import text_file
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions, domains_of_lines, with_references
     from fada.decoding.knowledge import Knowledge, built_in_knowledge, read_knowledge
@@ -152,9 +154,10 @@ def decode(
     )
     rows = _rows(data.ids, names, found, alignment)
     if out is None:
-        _print_tsv(rows)
+        _tsv(sys.stdout, rows)
     else:
-        _WRITERS[out.suffix](out, rows)
+        with text_file(out) as stream:
+            _WRITERS[out.suffix](stream, rows)
         echo(f"{len(data) - len(lost)} lines decoded: {out}")
     for reason in lost:
         log.warning("not decoded: %s", reason)
@@ -177,36 +180,19 @@ def _rows(
             yield row
 
 
-def _print_tsv(rows: Iterable[dict[str, Any]]) -> None:
-    import sys
-
-    _tsv(sys.stdout, rows)
-
-
-def _tsv(stream: Any, rows: Iterable[dict[str, Any]]) -> None:
+def _tsv(stream: TextIO, rows: Iterable[dict[str, Any]]) -> None:
     writer = csv.DictWriter(stream, _COLUMNS, delimiter="\t", lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for row in rows:
         writer.writerow({**row, **{k: f"{v:.6f}" for k, v in row.items() if isinstance(v, float)}})
 
 
-def _write_tsv(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    from fada.common.files import replacing
-
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as stream:
-        _tsv(stream, rows)
+def _jsonl(stream: TextIO, rows: Iterable[dict[str, Any]]) -> None:
+    stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    from fada.common.files import write_text
-
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+def _txt(stream: TextIO, rows: Iterable[dict[str, Any]]) -> None:
+    stream.writelines(row["text"].replace("\n", " ") + "\n" for row in rows)
 
 
-def _write_txt(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    from fada.common.files import write_text
-
-    write_text(path, "".join(row["text"].replace("\n", " ") + "\n" for row in rows))
-
-
-_WRITERS = {".tsv": _write_tsv, ".jsonl": _write_jsonl, ".txt": _write_txt}
+_WRITERS = {".tsv": _tsv, ".jsonl": _jsonl, ".txt": _txt}

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -220,34 +220,8 @@ NO_JOBS = ("ray", "ray_address", "ray_token")
 """The options of a cluster for commands that have `--jobs` anyway."""
 
 
-def with_cluster(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of :class:`ClusterOptions`, which it gets as its argument `where`.
-
-    Args:
-        only: some of the options; all by default.
-    """
-    return _with(ClusterOptions, "where", only)
-
-
-def with_reading(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of :class:`ReadingOptions`, which it gets as its argument `reading`.
-
-    Args:
-        only: some of the options; all by default.
-    """
-    return _with(ReadingOptions, "reading", only)
-
-
-def with_knowledge(*only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of :class:`KnowledgeOptions`, which it gets as its argument `known`.
-
-    Args:
-        only: some of the options, for commands that read lines and so have `--domain`; all by default.
-    """
-    return _with(KnowledgeOptions, "known", only)
-
-
-def _with(group: Any, argument: str, only: tuple[str, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _with(group: Any, argument: str, *only: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a group, or only some of them; it gets them as one argument."""
     hints = get_type_hints(group, include_extras=True)
     chosen = [one for one in fields(group) if not only or one.name in only]
 
@@ -276,3 +250,8 @@ def _with(group: Any, argument: str, only: tuple[str, ...]) -> Callable[[Callabl
         return run
 
     return decorate
+
+
+with_reading = partial(_with, ReadingOptions, "reading")
+with_knowledge = partial(_with, KnowledgeOptions, "known")
+with_cluster = partial(_with, ClusterOptions, "where")
