@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from fada._version import __version__
 from fada.common.files import write_json, write_text
@@ -54,10 +54,8 @@ MOST = max(rung.corrected for rung in RUNGS)
 PLAIN = RUNGS[0]
 
 
-class Manuscript(BaseModel):
+class Manuscript(BaseModel, extra="ignore", frozen=True):
     """A manuscript that nothing has seen, as `recipes/unseen.yaml` lists it."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     manuscript: str
     language: str
@@ -71,10 +69,8 @@ class Manuscript(BaseModel):
         return unicodedata.normalize("NFKD", self.manuscript).encode("ascii", "ignore").decode()
 
 
-class Learnt(BaseModel):
+class Learnt(BaseModel, extra="ignore"):
     """What an adaptation brought by its own measure: see :class:`fada.training.adapt.Adaptation`."""
-
-    model_config = ConfigDict(extra="ignore")
 
     before: float
     after: float
@@ -91,10 +87,8 @@ class Told(About):
     predicted: Rate | None = None
 
 
-class Read(BaseModel):
+class Read(BaseModel, extra="forbid"):
     """What one rung read of the test lines of a manuscript; `about` tells what it found and used."""
-
-    model_config = ConfigDict(extra="forbid")
 
     manuscript: str
     rung: str

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from fada.data.line import Line
 from fada.decoding.emissions import Emissions
@@ -57,7 +57,7 @@ RUNGS = (
 )
 
 
-class About(BaseModel):
+class About(BaseModel, extra="forbid"):
     """What a rung found and used.
 
     Attributes:
@@ -66,8 +66,6 @@ class About(BaseModel):
         knowledge, characters: its name and how much text it is of.
         inferred, probabilities, bits, centuries: how it was found, where it was not given.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     certainty: float
     weights: str

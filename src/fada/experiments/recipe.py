@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from fada.common.settings import read_recipe, validated
 from fada.data.synthetic.set import SyntheticSettings
@@ -27,14 +27,12 @@ Changes: TypeAlias = dict[str, JsonValue]
 """Some settings of a training by name, as a recipe writes them; `lam` may be a list to choose from."""
 
 
-class Ours(BaseModel):
+class Ours(BaseModel, extra="forbid"):
     """Settings of the rows marked *ours*.
 
     `adapt` are the settings of a further training of the standard model: on each domain's own lines, and, to tell what
     the domain is worth from what the training is, on all lines.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     lm_order: int = 7
     lm_smoothing: str = "kneser-ney"
@@ -44,10 +42,8 @@ class Ours(BaseModel):
     adapt: Changes | None = None
 
 
-class Lines(BaseModel):
+class Lines(BaseModel, extra="forbid"):
     """Where the lines of a recipe come from."""
-
-    model_config = ConfigDict(extra="forbid")
 
     folder: str = Field(description="Their folder below that of --data.")
     texts: list[str] = Field([], description="Files in it with text alone: for the figures of letter frequencies.")
@@ -55,10 +51,8 @@ class Lines(BaseModel):
     how: str = Field("", description="How to get them.")
 
 
-class Recipe(BaseModel):
+class Recipe(BaseModel, extra="forbid"):
     """A row of the main table. Unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
     title: str
     dataset: str

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from fada._version import __version__
 from fada.common.files import write_json
@@ -26,8 +26,8 @@ T = TypeVar("T")
 _LIBRARIES = ("numpy", "numba", "torch", "transformers", "rapidfuzz", "pyarrow", "pillow", "scipy")
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Record(BaseModel, extra="forbid"):
+    """A part of what is stored; unknown keys are refused."""
 
 
 class Rates(_Record):
@@ -121,10 +121,8 @@ class Diagnostics(_Record):
     aligned_w2: Pull | None = None
 
 
-class Epoch(BaseModel):
+class Epoch(BaseModel, extra="allow"):
     """One epoch of a training: its number and the validation CER; whatever else was measured is kept."""
-
-    model_config = ConfigDict(extra="allow")
 
     epoch: float
     validation: float

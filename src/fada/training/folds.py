@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from transformers.utils.logging import disable_progress_bar
 
 from fada.common.files import replacing, write_json
@@ -41,13 +41,11 @@ _TELL = 0.5
 """Seconds between two looks at how far the trainings are."""
 
 
-class AdaptSettings(BaseModel):
+class AdaptSettings(BaseModel, frozen=True, extra="forbid"):
     """How a model is adapted. Defaults were chosen once, on manuscripts that no result is reported on.
 
     See `recipes/adapt_settings.py`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     folds: int = Field(default=3, ge=2, le=10, description="Parts the lines are divided into.")
     epochs: int = Field(default=24, ge=1, description="Times every line is seen.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from fada.common.files import write_json, write_text
 from fada.common.say import track
@@ -44,10 +44,8 @@ UNUSUAL = "z"
 """The letter that the prompt names where none is to be avoided: for usual texts, rates and authors."""
 
 
-class Search(BaseModel):
+class Search(BaseModel, extra="forbid", frozen=True):
     """How texts are found: sampling (one run for each seed) or beam search (no seed)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample: bool = True
     num_beams: int = Field(default=4, ge=1)
@@ -64,10 +62,8 @@ class Search(BaseModel):
         return self.seeds if self.sample else (0,)
 
 
-class LipogramRecipe(BaseModel):
+class LipogramRecipe(BaseModel, extra="forbid", frozen=True):
     """The settings of the experiment; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = "smollm2"
     letters: tuple[str, ...] = ("a", "e", "l")

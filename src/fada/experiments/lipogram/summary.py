@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from fada._version import __version__
 from fada.common.settings import read_json, validated
@@ -42,10 +42,8 @@ _COLUMNS = {
 }
 
 
-class Written(BaseModel):
+class Written(BaseModel, extra="forbid"):
     """The stories of one cell with their figures, as ``stories/*.json`` holds them; times in seconds."""
-
-    model_config = ConfigDict(extra="forbid")
 
     search: str
     seed: int
