@@ -9,7 +9,6 @@ What scoring the end of the line changes, on the validation lines of a data set:
 
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +22,6 @@ from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
-from fada.tuning import trials
 from fada.tuning.choose import Tuning, tune
 
 GOALS = {5: "6", 25: "8", 100: "6"}
@@ -108,22 +106,15 @@ def rows(options: Options) -> Iterator[Row]:
     }
     for name, (other, wanted) in others.items():
         yield Row(f"search, beam 5, {kind}", name, *alternating(plain, other, options.rounds), wanted)
-    yield tuning(BeamSearch(data, knowledge, threads=1), kind)
+    yield tuning(BeamSearch(data, knowledge, threads=1), kind, min(2, options.rounds))
 
 
-def tuning(search: BeamSearch, kind: str) -> Row:
-    """Tuning in heats against every setting on every line, once; says whether the choice is the same."""
-    chosen, seconds = [], []
-    usual = trials.FEWEST
-    for fewest in (usual, len(search.ids)):
-        trials.FEWEST = fewest
-        started = time.process_time()
-        chosen.append(tune(search, Tuning()).weights)
-        seconds.append(time.process_time() - started)
-    trials.FEWEST = usual
+def tuning(search: BeamSearch, kind: str, rounds: int) -> Row:
+    """Tuning by rescoring against every setting decoded; says whether the choice is the same."""
+    chosen = [tune(search, Tuning(exact=exact)).weights for exact in (False, True)]
     same = "the same choice" if chosen[0] == chosen[1] else f"another choice, {chosen[1].name}"
-    told = f"every setting on every line, {same}"
-    return Row(f"tuning, full grid, {kind}", told, [seconds[1] / seconds[0]], seconds[:1], "10")
+    found = alternating(lambda: tune(search, Tuning()), lambda: tune(search, Tuning(exact=True)), rounds)
+    return Row(f"tuning, full grid, {kind}", f"every setting decoded, {same}", *found, "10")
 
 
 def end_of_line(source: str) -> None:

@@ -27,9 +27,10 @@ from fada.tuning import choose as tuning
 from fada.tuning.choose import Rule, Tuning, tune
 from fada.tuning.curve import draw_curve
 from fada.tuning.decode import open_search
+from fada.tuning.drafts import Counts
 from fada.tuning.grid import Grid, guidance_grid
 from fada.tuning.overlap import refuse_overlap
-from fada.tuning.trials import Counts, Trials
+from fada.tuning.trials import Trials
 from fada.tuning.tuned import Tuned
 from tests.support.commands import run_fada
 from tests.support.emission_sets import make_emissions, training_texts
@@ -159,50 +160,24 @@ class _Coins(Search):
         return ["".join("b" if w else "a" for w in row) for row in wrong]
 
 
-class _Heats(_Coins):
-    """One whose lines can be read by themselves; counts how many were."""
-
-    def __init__(self, lines: int, seed: int, rate_of: Any, rows: Any = None, read: Any = None) -> None:
-        super().__init__(lines, seed, rate_of)
-        self.rows, self.read = rows, [0] if read is None else read
-        self.every = self.ids
-        if rows is not None:
-            self.ids, self.references = ([column[row] for row in rows] for column in (self.ids, self.references))
-            self.domains = [None] * len(rows)
-
-    def take(self, rows: Any) -> "_Heats":
-        return _Heats(len(self.every), self.seed, self.rate_of, rows, self.read)
-
-    def choose(self, weights: Weights) -> Any:
-        self.read[0] += len(self.ids)
-        texts = _Coins(len(self.every), self.seed, self.rate_of).choose(weights)
-        return texts if self.rows is None else [texts[row] for row in self.rows]
-
-
 @pytest.mark.parametrize("rule", ["best", "one_se"])
-@pytest.mark.parametrize("seed", range(4))
-def test_heats_choose_what_all_lines_choose_and_read_fewer(
-    seed: int, rule: Rule, knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
+def test_rescoring_chooses_what_decoding_every_setting_chooses(
+    rule: Rule, validation: Emissions, knowledge: Knowledge
 ) -> None:
-    def rate_of(weights: Weights) -> float:
-        return 0.1 + 0.3 * abs(weights.lam - 0.4) * np.log10(10 * weights.scale) if weights.guided else 0.25
-
-    settings_ = Tuning(lms=(), prior=False, rule=rule, seed=seed)
-    monkeypatch.setattr(_Coins, "knowledge", knowledge)
-    in_heats, whole = _Heats(700, seed, rate_of), _Coins(700, seed, rate_of)
-    first, second = tune(in_heats, settings_), tune(whole, settings_)
+    settings_ = Tuning(Grid(lam=(0.1, 0.3, 0.5, 0.7, 0.9)), lms=(), prior=False, rule=rule)
+    first, second = (
+        tune(BeamSearch(validation, knowledge), replace(settings_, exact=exact)) for exact in (False, True)
+    )
     assert first.weights == second.weights
-    assert some(first.evidence).chosen == some(second.evidence).chosen
-    assert some(first.evidence).held_out == pytest.approx(some(second.evidence).held_out, abs=0.2)
-    assert in_heats.read[0] < 0.6 * 115 * 700
-    given_up = {point.weights: point for point in some(first.evidence).curve if point.lines is not None}
-    assert len(some(first.evidence).curve) == len(some(second.evidence).curve) == 115
-    for point in some(second.evidence).curve:
-        if point.weights in given_up:
-            few = given_up[point.weights]
-            assert some(few.lines) < 700
-            assert few.error == pytest.approx(point.error, abs=5 * few.se)
-            assert point.error > some(second.evidence).chosen
+    curves = [{point.weights: point for point in some(found.evidence).curve} for found in (first, second)]
+    assert curves[0].keys() == curves[1].keys()
+    decoded = {weights for weights, point in curves[0].items() if not point.rescored}
+    assert first.weights in decoded
+    assert len(decoded) < len(curves[0]) / 2
+    assert all(curves[0][weights] == curves[1][weights] for weights in decoded)
+    assert not any(point.rescored for point in curves[1].values())
+    assert f"{len(decoded)} of {len(curves[0])} settings were decoded" in " ".join(first.sentences())
+    assert "were decoded" not in " ".join(second.sentences())
     assert Tuned.model_validate_json(first.model_dump_json()) == first
 
 

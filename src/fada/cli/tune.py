@@ -34,7 +34,10 @@ def tune(
     prior: bool = typer.Option(True, help="Try prior correction."),
     trials: int = typer.Option(0, min=0, help="Further settings by optuna (TPE), over all weights jointly."),
     study: Path | None = typer.Option(None, help="SQLite file of the optuna study; resumed if it exists."),
-    store: Path | None = typer.Option(None, help="File that keeps every setting tried; resumed if it exists."),
+    store: Path | None = typer.Option(None, help="File that keeps every setting decoded; resumed if it exists."),
+    exact: bool = typer.Option(
+        False, "--exact", help="Decode with every setting, also with those that are far from the best by rescoring."
+    ),
     folds: int = typer.Option(10, min=2, help="Folds of the cross-validation."),
     page: str | None = typer.Option(
         None, help="Regular expression whose first group (or match) in a line's id is its page; pages stay together."
@@ -98,6 +101,7 @@ def tune(
         trials=trials,
         study=study,
         store=store,
+        exact=exact,
         seed=seed,
     )
     path = out or (source.parent if run is None else run.folder) / "tuned.json"

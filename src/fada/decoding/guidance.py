@@ -10,7 +10,7 @@ decoders are built from the latter and tested against the former.
 
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -115,6 +115,17 @@ class Guidance:
         """
         target = self.target.covering(self.target.normalizer(text))
         return float(distances.get(self.distance)(target.vector_of(text), target.frequencies))
+
+    def distances_of(self, texts: Sequence[str]) -> np.ndarray:
+        """:meth:`distance_of` each of many texts, (texts,)."""
+        normal = [self.target.normalizer(text) for text in texts]
+        outside = np.array([not self.target.index.keys() >= set(text) for text in normal], bool)
+        found = np.zeros(len(texts))
+        for rows in (np.flatnonzero(~outside), np.flatnonzero(outside)):
+            some = [normal[row] for row in rows]
+            target = self.target.covering("".join(some))
+            found[rows] = distances.get(self.distance)(target.vectors_of(some), target.frequencies)
+        return found
 
     def score(self, log_prob: float, text: str) -> float:
         """Eq. 2 by definition: λ · log_prob - (1 - λ) · scale · distance."""

@@ -7,7 +7,7 @@ Rescoring can only choose among what the model proposed: :meth:`NBest.oracle` is
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
@@ -134,20 +134,29 @@ class Rescorer(Search):
         lists: what to choose from.
         knowledge: targets and language models.
         adaptive: take for every line the λ of :func:`adaptive_lam`; beyond the paper.
+        before: a rescorer of the same lines with the same knowledge: what it computed for a text is not computed again.
     """
 
     kind: Kind = "nbest"
     terms = EVERY_TERM - {"beam"}
 
-    def __init__(self, lists: NBest, knowledge: Knowledge | None = None, adaptive: bool = False) -> None:
+    def __init__(
+        self,
+        lists: NBest,
+        knowledge: Knowledge | None = None,
+        adaptive: bool = False,
+        before: "Rescorer | None" = None,
+    ) -> None:
         self.lists, self.adaptive = lists, adaptive
         self.knowledge = knowledge or Knowledge()
         self.ids = lists.ids
         self.references = lists.references
         self.domains = list(lists.domains or [None] * len(lists.ids))
-        self._starts = np.cumsum([0, *map(len, lists.hypotheses)])
+        self._lengths = np.array([len(texts) for texts in lists.hypotheses], np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
         self._log_probs = np.array([value for values in lists.log_probs for value in values])
         self._terms: dict[str, NDArray[np.float64]] = {}
+        self._values: dict[tuple[str, str | None], dict[str, float]] = {} if before is None else before._values
 
     def recognized(self) -> Iterator[bytes]:
         """The hypotheses and their log-probabilities."""
@@ -157,9 +166,28 @@ class Rescorer(Search):
 
     def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line; ties go to the one that stands first."""
+        score, distance, language = self._scores(weights)
+        found = []
+        for texts, start, i in zip(self.lists.hypotheses, self._starts[:-1], self._best(score), strict=True):
+            far = None if distance is None else float(distance[i])
+            text, log_prob = texts[i - start], float(self._log_probs[i])
+            found.append(Hypothesis(text, float(score[i]), log_prob, far, float(language[i])))
+        return found
+
+    def places(self, weights: Weights) -> NDArray[np.int64]:
+        """Where the best hypothesis of every line stands if all lists are one, (lines,)."""
+        return self._best(self._scores(weights)[0])
+
+    def _best(self, score: NDArray[np.float64]) -> NDArray[np.int64]:
+        highest = np.repeat(np.maximum.reduceat(score, self._starts[:-1]), self._lengths)
+        places = np.flatnonzero(score == highest)
+        return places[np.searchsorted(places, self._starts[:-1])]
+
+    def _scores(self, weights: Weights) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64]]:
+        """The score of every hypothesis, its distance from the target and what the language model says of it."""
         self.check(weights)
         nothing = np.zeros_like(self._log_probs)
-        distance = self._term(weights.distance, self._distance) if weights.guided else None
+        distance = self._term(weights.distance, self._distances) if weights.guided else None
         language = self._term(weights.lm, self._language) if weights.lm != "none" else nothing
         lam = self._lam(weights, distance)
         score = lam * self._log_probs
@@ -169,14 +197,8 @@ class Rescorer(Search):
         if weights.prior_weight:
             score = score + weights.prior_weight * self._term("prior", self._prior)
         if weights.length_bonus:
-            score = score + weights.length_bonus * self._term("length", lambda name, domain: len)
-        found = []
-        for texts, start in zip(self.lists.hypotheses, self._starts[:-1].tolist(), strict=True):
-            best = int(np.argmax(score[start : start + len(texts)]))
-            i = start + best
-            far = None if distance is None else float(distance[i])
-            found.append(Hypothesis(texts[best], float(score[i]), float(self._log_probs[i]), far, float(language[i])))
-        return found
+            score = score + weights.length_bonus * self._term("length", lambda name, domain, texts: map(len, texts))
+        return score, distance, language
 
     def _lam(self, weights: Weights, distance: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """λ for every hypothesis, (hypotheses,)."""
@@ -187,29 +209,38 @@ class Rescorer(Search):
                 lams[start:end] = adaptive_lam(*varied, weights.lam)
         return lams
 
-    def _term(self, name: str, of_domain: Callable[[str, str | None], Callable[[str], float]]) -> NDArray[np.float64]:
+    def _term(
+        self, name: str, of_texts: Callable[[str, str | None, list[str]], Iterable[float]]
+    ) -> NDArray[np.float64]:
         """The value of a term for every hypothesis, (hypotheses,)."""
         if name not in self._terms:
-            value_of = {domain: of_domain(name, domain) for domain in set(self.domains)}
-            lines = zip(self.lists.hypotheses, self.domains, strict=True)
-            self._terms[name] = np.array([value_of[domain](text) for texts, domain in lines for text in texts], float)
+            texts_of: dict[str | None, dict[str, None]] = {}
+            lines = list(zip(self.lists.hypotheses, self.domains, strict=True))
+            for texts, domain in lines:
+                texts_of.setdefault(domain, {}).update(dict.fromkeys(texts))
+            for domain, known in texts_of.items():
+                values = self._values.setdefault((name, domain), {})
+                if new := [text for text in known if text not in values]:
+                    values.update(zip(new, map(float, of_texts(name, domain, new)), strict=True))
+            found = [self._values[name, domain][text] for texts, domain in lines for text in texts]
+            self._terms[name] = np.array(found)
         return self._terms[name]
 
-    def _distance(self, name: str, domain: str | None) -> Callable[[str], float]:
-        return Guidance(self._target(domain), distance=name).distance_of
+    def _distances(self, name: str, domain: str | None, texts: list[str]) -> Iterable[float]:
+        return Guidance(self._target(domain), distance=name).distances_of(texts)
 
-    def _language(self, name: str, domain: str | None) -> Callable[[str], float]:
+    def _language(self, name: str, domain: str | None, texts: list[str]) -> Iterable[float]:
         model = self.knowledge.lm_of(cast(LanguageModel, name), domain)
-        return model.log_prob if model is not None else lambda text: 0.0
+        return map(model.log_prob, texts) if model is not None else [0.0] * len(texts)
 
-    def _prior(self, name: str, domain: str | None) -> Callable[[str], float]:
-        everything = "".join(text for texts in self.lists.hypotheses for text in texts)
+    def _prior(self, name: str, domain: str | None, texts: list[str]) -> Iterable[float]:
         target = self._target(domain)
-        target = target.covering(target.normalizer(everything))
+        normal = [target.normalizer(text) for text in texts]
+        target = target.covering("".join(normal))
         if self.knowledge.prior is None:
             raise FadaError("prior correction needs the training distribution: give prior, such as targets.overall.")
         correction = dict(zip(target.symbols, prior_weights(target, self.knowledge.prior), strict=True))
-        return lambda text: sum(correction.get(c, correction.get(OTHER, 0.0)) for c in target.normalizer(text))
+        return [sum(correction.get(c, correction.get(OTHER, 0.0)) for c in text) for text in normal]
 
     def _target(self, domain: str | None) -> CharDistribution:
         target = self.knowledge.target_of(domain)

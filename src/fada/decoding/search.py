@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -39,6 +39,7 @@ class Search(Protocol):
         terms: the weights that change what is found.
         knowledge: targets and language models.
         cheap: whether other weights cost little, as the network is not run again for them.
+        keeps_several: whether :meth:`nbest` gives more than the best, at no further cost.
         ids, references, domains: of the lines; references are None unless every line has one.
     """
 
@@ -46,6 +47,7 @@ class Search(Protocol):
     terms: frozenset[str]
     knowledge: Knowledge
     cheap: bool = True
+    keeps_several: bool = False
     ids: list[str]
     references: list[str] | None
     domains: list[str | None]
@@ -79,9 +81,9 @@ class Search(Protocol):
         """Write what the recogniser says of the lines, where that can be searched again: emissions, as ``.npz``."""
         return
 
-    def take(self, rows: Sequence[int]) -> "Search | None":
-        """A search over these lines only, which finds the same in them; None where that would save nothing."""
-        return None
+    def nbest(self, weights: Weights) -> list[list[Hypothesis]]:
+        """All that a search keeps of every line, best first; where `keeps_several` is not said, the best alone."""
+        return [[hypothesis] for hypothesis in self.hypotheses(weights)]
 
     def check(self, weights: Weights) -> None:
         """Refuse weights that ask for a term this search does not have, or for knowledge that is not there."""
@@ -108,6 +110,7 @@ class BeamSearch(Search):
 
     kind: Kind = "ctc"
     terms = EVERY_TERM
+    keeps_several = True
 
     def __init__(self, emissions: "Emissions", knowledge: Knowledge | None = None, threads: int | None = None) -> None:
         self.emissions = emissions
@@ -128,26 +131,28 @@ class BeamSearch(Search):
 
     def hypotheses(self, weights: Weights, alignment: bool = False) -> list[Hypothesis]:
         """The best hypothesis of every line."""
+        return [found[0] for found in self._decode(weights, 1, alignment)]
+
+    def nbest(self, weights: Weights) -> list[list[Hypothesis]]:
+        """The whole beam of every line, best first."""
+        return self._decode(weights, weights.beam)
+
+    def _decode(self, weights: Weights, nbest: int, alignment: bool = False) -> list[list[Hypothesis]]:
         self.check(weights)
         needs_target = weights.guided or bool(weights.prior_weight)
         decoder = self._decoder.replace(**decoder_settings(weights, self.knowledge.prior))
-        found = decoder.decode_batch(
+        return decoder.decode_batch(
             self.emissions.log_probs,
             targets=[self._targets[domain] for domain in self.domains] if needs_target else None,
             lms=[self.knowledge.lm_of(weights.lm, d) for d in self.domains] if weights.lm != "none" else None,
+            nbest=nbest,
             alignment=alignment,
             ids=self.ids,
         )
-        return [nbest[0] for nbest in found]
 
     def keep(self, path: Path) -> None:
         """Write the emissions."""
         self.emissions.save(path.with_suffix(".npz"))
-
-    def take(self, rows: Sequence[int]) -> "BeamSearch":
-        """A search over these lines only."""
-        chosen = self.emissions.ordered([self.ids[row] for row in rows])
-        return BeamSearch(chosen, self.knowledge, self._decoder.threads)
 
     def recognized(self) -> Iterator[bytes]:
         """The emissions."""

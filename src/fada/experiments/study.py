@@ -199,7 +199,7 @@ def _guided_weights(tuned: Tuned) -> Weights:
     """The best guided setting, also where tuning recommends none: the table shows what guidance does."""
     if tuned.weights.guided or tuned.evidence is None:
         return tuned.weights
-    guided = [point for point in tuned.evidence.curve if point.weights.guided]
+    guided = [point for point in tuned.evidence.curve if point.weights.guided and not point.rescored]
     return min(guided, key=lambda point: point.error).weights
 
 

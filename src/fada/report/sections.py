@@ -476,6 +476,8 @@ def tuning_figures(runs: Sequence[Run]) -> list[Drawing]:
         plain = Curve("plain beam search", [0.0, 1.0], [evidence.plain] * 2, "s5", dots=False)
         lam, error = run.tuned.weights.lam, evidence.chosen
         note = f"{evidence.lines:,} validation lines; band: 95 % interval of the difference from λ = 1. "
+        if any(point.rescored for point in evidence.curve):
+            note += "Settings far from the best are rescored, not decoded. "
         note += evidence.warning or f"Cross-validated: {evidence.held_out:.2f} % against {evidence.plain:.2f} %."
         title = "Choice of λ" + (f": {run.name}" if len(runs) > 1 else "")
         marks = [(lam, f"recommended: λ = {lam:g}, {error:.2f} %")]

@@ -238,14 +238,20 @@ class CharDistribution:
 
         A character outside the alphabet goes to the `OTHER` cell; without such a cell it is an error.
         """
-        counts = np.zeros(len(self.symbols))
-        other = self.index.get(OTHER)
-        for character in self.normalizer(text):
-            at = self.index.get(character, other)
-            if at is None:
-                raise FadaError(f"the character {character!r} is outside the alphabet: use covering() first.")
-            counts[at] += 1
-        return counts / max(counts.sum(), 1.0)
+        return self.vectors_of([self.normalizer(text)])[0]
+
+    def vectors_of(self, normal: Sequence[str]) -> np.ndarray:
+        """:meth:`vector_of` each of many texts that are normalised already, (texts, n)."""
+        n, other = len(self.symbols), self.index.get(OTHER, -1)
+        joined = "".join(normal)
+        cell_of = {character: self.index.get(character, other) for character in set(joined)}
+        if outside := next((character for character, cell in cell_of.items() if cell < 0), ""):
+            raise FadaError(f"the character {outside!r} is outside the alphabet: use covering() first.")
+        cells = np.array([cell_of[character] for character in joined], np.int64)
+        lengths = np.array([len(text) for text in normal], np.int64)
+        rows = np.repeat(np.arange(len(normal)), lengths)
+        counts = np.bincount(rows * n + cells, minlength=len(normal) * n).reshape(len(normal), n)
+        return counts / np.maximum(lengths, 1)[:, None]
 
     @classmethod
     def mixture(cls, parts: Sequence[tuple["CharDistribution", float]]) -> "CharDistribution":

@@ -21,11 +21,12 @@ from fada.decoding.search import Search
 from fada.decoding.weights import LanguageModel, Weights
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
+from fada.tuning.drafts import Counts
 from fada.tuning.grid import DEFAULT, PLAIN, Grid, try_grid
 from fada.tuning.joint import Space, search_jointly
 from fada.tuning.overlap import KnownLines, line_digests, refuse_overlap
-from fada.tuning.trials import Counts, Fractions, Trials
-from fada.tuning.tuned import METRICS, Evidence, Gain, Metric, PathLike, Point, Tuned, describe
+from fada.tuning.trials import Fractions, Trials
+from fada.tuning.tuned import Evidence, Gain, Metric, PathLike, Point, Tuned, describe
 
 Rule = Literal["best", "one_se"]
 
@@ -44,7 +45,8 @@ class Tuning:
         normalization: as in :func:`fada.evaluate`.
         trials: further settings proposed by optuna (TPE) after the grid, over all weights jointly.
         study: SQLite file of the optuna study, resumed if it exists.
-        store: file that keeps every setting tried (JSONL), resumed if it exists.
+        store: file that keeps every setting decoded (JSONL), resumed if it exists.
+        exact: decode every setting, instead of those alone that are best by rescoring.
         seed: of folds, tests and search.
     """
 
@@ -58,6 +60,7 @@ class Tuning:
     trials: int = 0
     study: PathLike | None = None
     store: PathLike | None = None
+    exact: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +99,12 @@ def tune(
     if test is not None:
         refuse_overlap(search, test)
     trials = Trials(
-        search, metric=settings.metric, normalization=settings.normalization, store=settings.store, workers=workers
+        search,
+        metric=settings.metric,
+        normalization=settings.normalization,
+        store=settings.store,
+        workers=workers,
+        exact=settings.exact,
     )
     space = settings.space(search)
     plain = PLAIN.change(beam=space.beams[0])
@@ -114,12 +122,16 @@ def tune(
 
 
 def decide(trials: Trials, plain: Weights, folds: "Folds", rule: Rule = "best", seed: int = 0) -> Tuned:
-    """The recommendation from all settings tried, with its evidence."""
-    every = [plain, *(weights for weights in trials.counts if weights != plain)]
+    """The recommendation from all settings tried, with its evidence.
+
+    Folds choose from all settings, decoded or rescored; what is chosen, by one of them or in the end, is decoded.
+    """
+    every = list(dict.fromkeys([plain, *trials.tried]))
+    trials.rescore(every)
     unguided = [weights for weights in every if not weights.guided]
     held_out, held_out_unguided = (held_out_counts(trials, among, folds) for among in (every, unguided))
     guidance_gain = gain_of(trials, held_out_unguided, held_out, folds, seed)
-    best = trials.best(every)
+    best = trials.best()
     chosen = choose_setting(trials, every, rule, folds)
     refused: tuple[Weights, Gain, str] | None = None
     if chosen.guided and not guidance_gain.better:
@@ -141,10 +153,7 @@ def decide(trials: Trials, plain: Weights, folds: "Folds", rule: Rule = "best", 
         guidance_gain=guidance_gain,
         best=_point(trials, best, plain, folds),
         warning=_not_better(*refused, chosen, folds) if refused else None,
-        curve=[
-            *(_point(trials, weights, plain, folds) for weights in every),
-            *(_point_of_few(trials, weights, plain) for weights in trials.given_up if weights not in trials.counts),
-        ],
+        curve=[_point(trials, weights, plain, folds) for weights in every],
         line_digests=line_digests(trials.search.ids, trials.references),
         seed=seed,
         fada_version=__version__,
@@ -182,20 +191,27 @@ class Folds:
         return cls(fold_of[numbers], labels, count)
 
 
-def held_out_counts(trials: Trials, candidates: Sequence[Weights], folds: Folds) -> Counts:
-    """The counts when every fold is decoded with the best candidate of the other folds; ties go to the first."""
-    tables = Counts(*(np.stack(column) for column in zip(*(trials.counts[c] for c in candidates), strict=True)))
+def chosen_by_folds(trials: Trials, candidates: Sequence[Weights], folds: Folds) -> list[Weights]:
+    """For every fold the best candidate of the other folds; ties go to the first."""
     per_fold = [
         [part[:, folds.number == fold].sum(1) for fold in range(folds.count)]
-        for part in _stacked_fractions(trials, [trials.counts[c] for c in candidates])
+        for part in _stacked_fractions(trials, [trials.known(weights) for weights in candidates])
     ]
     numerators, denominators = (np.stack(part, axis=1) for part in per_fold)  # (candidates, folds)
-    if folds.count < 2:
-        chosen = np.argmin(statistics.ratio(numerators, denominators), axis=0)
-    else:
-        rest = [part.sum(1, keepdims=True) - part for part in (numerators, denominators)]
-        chosen = np.argmin(statistics.ratio(*rest), axis=0)
-    return Counts(*(table[chosen[folds.number], np.arange(table.shape[1])] for table in tables))
+    if folds.count > 1:
+        numerators, denominators = (part.sum(1, keepdims=True) - part for part in (numerators, denominators))
+    return [candidates[best] for best in np.argmin(statistics.ratio(numerators, denominators), axis=0)]
+
+
+def held_out_counts(trials: Trials, candidates: Sequence[Weights], folds: Folds) -> Counts:
+    """The counts when every fold is decoded with the best candidate of the other folds."""
+    while True:
+        chosen = chosen_by_folds(trials, candidates, folds)
+        if not (left := list(dict.fromkeys(weights for weights in chosen if weights not in trials.counts))):
+            break
+        trials.decode(left, "cross-validation")
+    tables = zip(*(trials.counts[weights] for weights in chosen), strict=True)
+    return Counts(*(np.stack(table)[folds.number, np.arange(len(folds.number))] for table in tables))
 
 
 def gain_of(trials: Trials, before: Counts, after: Counts, folds: Folds, seed: int = 0) -> Gain:
@@ -216,10 +232,16 @@ def choose_setting(trials: Trials, candidates: Sequence[Weights], rule: Rule, fo
     best = trials.best(candidates)
     if rule == "best":
         return best
+
+    def as_good(weights: Weights) -> bool:
+        se = trials.difference_se(trials.counts[best], trials.known(weights), folds.clusters)
+        return trials.error(weights) - trials.error(best) <= se
+
     for weights in candidates:
-        se = trials.difference_se(trials.counts[best], trials.counts[weights], folds.clusters)
-        if trials.error(weights) - trials.error(best) <= se:
-            return weights
+        if as_good(weights):
+            trials.evaluate(weights)
+            if as_good(weights):
+                return weights
     return best
 
 
@@ -266,30 +288,9 @@ def _point(trials: Trials, weights: Weights, plain: Weights, folds: Folds) -> Po
         weights=weights,
         error=round(trials.error(weights), 4),
         difference=round(trials.error(weights) - trials.error(plain), 4),
-        se=round(trials.difference_se(trials.counts[plain], trials.counts[weights], folds.clusters), 4),
+        se=round(trials.difference_se(trials.counts[plain], trials.known(weights), folds.clusters), 4),
         cer=round(trials.error(weights, "cer"), 4),
         wer=round(trials.error(weights, "wer"), 4),
         ned=round(trials.error(weights, "ned"), 4),
-    )
-
-
-def _point_of_few(trials: Trials, weights: Weights, plain: Weights) -> Point:
-    """A setting that was given up: what it differs by from plain on the lines it was tried on."""
-    counts = trials.given_up[weights]
-    lines = len(counts.edits)
-    same = Counts(*(values[trials.order[:lines]] for values in trials.counts[plain]))
-    cer, wer, ned = (
-        round(trials.error(plain, metric) + trials.rate(counts, metric) - trials.rate(same, metric), 4)
-        for metric in METRICS
-    )
-    error = {"cer": cer, "wer": wer, "ned": ned}[trials.metric]
-    return Point(
-        weights=weights,
-        error=error,
-        difference=round(error - trials.error(plain), 4),
-        se=round(trials.difference_se(same, counts, range(lines)), 4),
-        cer=cer,
-        wer=wer,
-        ned=ned,
-        lines=lines,
+        rescored=True if weights in trials.rescored else None,
     )

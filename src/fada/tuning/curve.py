@@ -24,6 +24,7 @@ def tuning_rows(tuned: Tuned) -> list[Cells]:
     metric = tuned.evidence.metric
     last = {metric: "error", "change": "difference", "se": "se"}
     last |= {name: name for name in METRICS if name != metric and any(point.get(name) is not None for point in dumped)}
+    last |= {"rescored": "rescored"} if any(point.get("rescored") for point in dumped) else {}
     settings = [name for name in Weights.model_fields if any(name in point for point in dumped)]
     return [
         {name: point.get(name) for name in settings} | {column: point.get(name) for column, name in last.items()}
@@ -62,6 +63,8 @@ def draw_curve(tuned: Tuned, path: PathLike) -> None:
             lam = np.array([point.weights.lam for point in points] + [NO_GUIDANCE])
             error = np.array([rate(point) for point in points] + [baseline])
             (drawn,) = axes.plot(lam, error, marker=".", label=f"{distance}, scale {scale:g}")
+            decoded = [number for number, point in enumerate(points) if not point.rescored]
+            axes.plot(lam[decoded], error[decoded], "o", fillstyle="none", color=drawn.get_color())
             if main:
                 se = np.array([point.se for point in points] + [0.0])
                 axes.fill_between(lam, error - se, error + se, alpha=0.15, color=drawn.get_color(), linewidth=0)
@@ -75,7 +78,9 @@ def draw_curve(tuned: Tuned, path: PathLike) -> None:
         axes.set_ylabel(f"validation {metric.upper()} (%)")
     panels[-1].set_xlabel("λ")
     panels[0].set_title(
-        "bands: ±1 standard error of the difference from λ = 1; much worse settings are cut off", fontsize=9
+        "bands: ±1 standard error of the difference from λ = 1; rings: decoded, other points: rescored; "
+        "much worse settings are cut off",
+        fontsize=9,
     )
     panels[0].legend(fontsize="small")
     suffix = Path(path).suffix.lstrip(".").lower() or "png"

@@ -4,10 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fada.common.files import write_text
 from fada.common.say import track
@@ -18,27 +17,27 @@ from fada.errors import FadaError
 from fada.evaluation import significance as statistics
 from fada.evaluation.edits import score_lines
 from fada.evaluation.significance import Floats
+from fada.tuning.drafts import Counts, Drafts, Lists
 from fada.tuning.tuned import METRICS, Metric, PathLike
 
-FEWEST = 24
-"""Settings are first compared on so many lines, then on four times as many each time."""
-DOUBT = 4.0
-"""A setting is given up when its paired difference from the best exceeds so many standard errors."""
+AT_ONCE = 2
+"""So many settings are decoded before the others choose anew."""
+PATIENCE = 2
+"""So often without a better one, then the best setting is taken for found."""
 
 Fractions = tuple[Floats, Floats]
 """Numerators and denominators of an error rate in percent, both (lines,)."""
 
 
-class Counts(NamedTuple):
-    """What a setting's texts differ by from the references, each (lines,); `longer` is the longer text's length."""
-
-    edits: NDArray[np.int64]
-    word_edits: NDArray[np.int64]
-    longer: NDArray[np.int64]
-
-
 class Trials:
-    """The counts of every setting on every line; a setting is decoded once, and kept in a file if one is given."""
+    """The counts of every setting on every line; a setting is decoded once, and kept in a file if one is given.
+
+    Where a search keeps several hypotheses of a line, most settings are not decoded but rescored: they choose from what
+    those that are decoded found. What is best is always decoded.
+
+    Args:
+        exact: decode every setting.
+    """
 
     def __init__(
         self,
@@ -48,6 +47,7 @@ class Trials:
         normalization: str | Iterable[str] | None = None,
         store: PathLike | None = None,
         workers: Workers | None = None,
+        exact: bool = False,
     ) -> None:
         if search.references is None:
             raise FadaError("tuning needs references: store them with the emissions (or n-best lists) of validation.")
@@ -61,14 +61,13 @@ class Trials:
         self.normalization = normalization
         self.references = list(search.references)
         self.counts: dict[Weights, Counts] = {}
-        self._stored: dict[Weights, Counts] = {}
-        self._stored_few: dict[Weights, Counts] = {}
+        self.rescored: dict[Weights, Counts] = {}
+        """The counts of settings that were compared and not decoded."""
+        self._order: dict[Weights, None] = {}
+        self._stored: dict[Weights, tuple[Counts, Lists | None]] = {}
         nothing = score_lines(self.references, [""] * len(self.references), normalization=normalization)
         self._characters, self._words = nothing.characters, nothing.words
-        self.given_up: dict[Weights, Counts] = {}
-        """The counts, on the first lines of `order`, of settings that were beyond doubt worse there than another."""
-        self.order = np.random.default_rng(0).permutation(len(self.references))
-        self._heats: list[tuple[NDArray[np.int64], Search]] | None = None
+        self._drafts = Drafts(search, self.count) if search.keeps_several and not exact else None
         self._store = Path(store) if store is not None else None
         if self._store is not None:
             self._resume(self._store)
@@ -78,15 +77,34 @@ class Trials:
 
     def evaluate(self, weights: Weights) -> float:
         """The error rate of a setting in percent."""
-        if weights in self._stored:
-            self.counts[weights] = self._stored[weights]
-        elif weights not in self.counts:
-            self._put(weights, self.count(self.search.choose(weights)))
+        if weights not in self.counts:
+            self.decode([weights])
         return self.error(weights)
 
-    def _put(self, weights: Weights, counts: Counts) -> None:
-        self.counts[weights] = counts
-        self._append(weights, counts)
+    def decode(self, settings: Sequence[Weights], description: str = "") -> None:
+        """Evaluate settings that were not, unless the file holds them."""
+        new = [weights for weights in settings if weights not in self._stored]
+        found = self.workers.each(self.search.choose if self._drafts is None else self.search.nbest, new)
+        for weights in track(settings, description) if description else settings:
+            if weights not in self._stored:
+                self._keep(weights, next(found))
+            self.counts[weights], lists = self._stored[weights]
+            self.rescored.pop(weights, None)
+            if self._drafts is not None:
+                self._drafts.add(weights, self.counts[weights], lists or [[] for _ in self.references])
+
+    def _keep(self, weights: Weights, found: Any) -> None:
+        """Count what was found, and write it down."""
+        if self._drafts is None:
+            counts, lists = self.count(found), None
+        else:
+            lists = [[(hypothesis.text, float(hypothesis.log_prob)) for hypothesis in line] for line in found]
+            counts = self.count([line[0][0] for line in lists])
+        self._stored[weights] = counts, lists
+        if self._store is not None:
+            row = {"weights": weights.model_dump(exclude_defaults=True), **counts_to_json(counts)}
+            with self._store.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row if lists is None else {**row, "found": lists}) + "\n")
 
     def count(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Counts:
         """The counts of texts of all lines, or of these."""
@@ -95,11 +113,10 @@ class Trials:
         return Counts(lines.edits, lines.word_edits, np.maximum(lines.characters, lines.predicted_characters))
 
     def fractions(self, counts: Counts, metric: Metric | None = None) -> Fractions:
-        """What the metric (that tuned by, if not named) divides by what; counts of fewer lines are of the first."""
+        """What the metric (that tuned by, if not named) divides by what."""
         name = metric or self.metric
         edits = counts.word_edits if name == "wer" else counts.edits
-        rows = slice(None) if len(edits) == len(self.references) else self.order[: len(edits)]
-        lengths = {"cer": self._characters[rows], "wer": self._words[rows], "ned": counts.longer}[name]
+        lengths = {"cer": self._characters, "wer": self._words, "ned": counts.longer}[name]
         return 100.0 * edits, lengths.astype(np.float64)
 
     def rate(self, counts: Counts, metric: Metric | None = None) -> float:
@@ -107,74 +124,46 @@ class Trials:
         numerators, denominators = self.fractions(counts, metric)
         return float(numerators.sum() / max(1.0, denominators.sum()))
 
+    def known(self, weights: Weights) -> Counts:
+        """The counts of a setting that was decoded or rescored."""
+        return self.counts[weights] if weights in self.counts else self.rescored[weights]
+
     def error(self, weights: Weights, metric: Metric | None = None) -> float:
-        """The error rate of a setting that has been evaluated."""
-        return self.rate(self.counts[weights], metric)
-
-    def best(self, among: Iterable[Weights] | None = None) -> Weights:
-        """The evaluated setting with the lowest error; ties go to the one tried first."""
-        return min(self.counts if among is None else among, key=self.error)
-
-    def best_of(self, candidates: Iterable[Weights], description: str) -> Weights:
-        """Evaluate all, with progress, and return the best of them.
-
-        Lines are decoded in heats, a few first: what is beyond doubt worse there than the best is given up.
-        """
-        unique = list(dict.fromkeys(candidates))
-        known = [weights for weights in unique if weights in self.counts or weights in self._stored]
-        self.given_up |= {weights: self._stored_few[weights] for weights in unique if weights in self._stored_few}
-        left = [weights for weights in unique if weights not in known and weights not in self.given_up]
-        if not left and not known:
-            left = [min(unique, key=lambda weights: self.rate(self.given_up[weights]))]
-        open_ = {weights: list[Counts]() for weights in left}
-        for weights in known:
-            self.evaluate(weights)
-        heats = self.heats if len(open_) > 1 else [(self.order, self.search)]
-        for number, (rows, search) in enumerate(heats):
-            last = number == len(heats) - 1
-            read = self.workers.each(search.choose, list(open_))
-            told = description if last else f"{description}, {len(rows)} lines"
-            for weights, texts in track(zip(list(open_), read, strict=True), told, total=len(open_)):
-                if len(heats) == 1:
-                    self._put(weights, self.count(texts))
-                    continue
-                open_[weights].append(self.count(texts, rows.tolist()))
-                if last:
-                    self._keep(weights, open_[weights])
-            if not last:
-                self._give_up(open_)
-        return self.best([weights for weights in unique if weights in self.counts])
+        """The error rate of a setting that was decoded or rescored."""
+        return self.rate(self.known(weights), metric)
 
     @property
-    def heats(self) -> list[tuple[NDArray[np.int64], Search]]:
-        """The lines in portions, each four times as many as those before it, each with a search of its own."""
-        if self._heats is None:
-            ends = [end for k in range(8) if 2 * (end := FEWEST * 4**k) < len(self.order)]
-            parts = np.split(self.order, ends) if ends else []
-            searches = [(rows, self.search.take(rows.tolist())) for rows in parts]
-            whole = [(rows, search) for rows, search in searches if search is not None]
-            self._heats = whole if whole and len(whole) == len(parts) else [(self.order, self.search)]
-        return self._heats
+    def tried(self) -> list[Weights]:
+        """All settings that were decoded or rescored, in the order in which they were asked for."""
+        return list(dict.fromkeys([*self._order, *self.counts]))
 
-    def _keep(self, weights: Weights, parts: Sequence[Counts]) -> None:
-        """The counts of all heats as those of all lines."""
-        place = np.argsort(self.order)
-        self._put(weights, Counts(*(np.concatenate(column)[place] for column in zip(*parts, strict=True))))
+    def best(self, among: Iterable[Weights] | None = None) -> Weights:
+        """The decoded setting with the lowest error; ties go to the one tried first."""
+        return min((weights for weights in among or self.tried if weights in self.counts), key=self.error)
 
-    def _give_up(self, open_: dict[Weights, list[Counts]]) -> None:
-        """Leave out what is worse than the best, of these or of those evaluated before, beyond doubt."""
-        so_far = {w: Counts(*(np.concatenate(c) for c in zip(*parts, strict=True))) for w, parts in open_.items()}
-        lines = len(next(iter(so_far.values())).edits)
-        rivals = [*so_far.values()]
-        if self.counts:
-            rivals.append(Counts(*(values[self.order[:lines]] for values in self.counts[self.best()])))
-        best, winner = min(rivals, key=self.rate), min(so_far, key=lambda weights: self.rate(so_far[weights]))
-        for weights, counts in so_far.items():
-            worse = self.rate(counts) - self.rate(best)
-            if weights != winner and worse > 0 and worse > DOUBT * self.difference_se(best, counts, range(lines)):
-                self.given_up[weights] = counts
-                self._append(weights, counts)
-                del open_[weights]
+    def best_of(self, candidates: Iterable[Weights], description: str) -> Weights:
+        """Compare all, with progress, and return the best of them.
+
+        A few are decoded at a time, those that are best by rescoring, until none of them is better than those before.
+        """
+        unique = list(dict.fromkeys(candidates))
+        self._order |= dict.fromkeys(unique)
+        if self._drafts is None or len(unique) <= 3 * AT_ONCE:
+            self.decode([weights for weights in unique if weights not in self.counts], description)
+        idle = 0
+        while (left := self.rescore(unique)) and idle < PATIENCE:
+            before = min((self.error(weights) for weights in unique if weights in self.counts), default=np.inf)
+            promising = sorted(left, key=self.error)[:AT_ONCE]
+            self.decode(promising, f"{description}, {len(unique)} settings")
+            idle = 0 if min(map(self.error, promising)) < before else idle + 1
+        return self.best(unique)
+
+    def rescore(self, settings: Iterable[Weights]) -> list[Weights]:
+        """Those that were not decoded, which choose anew from all that was found."""
+        left = [weights for weights in settings if weights not in self.counts]
+        if self._drafts is not None:
+            self.rescored |= {weights: self._drafts.counts(weights) for weights in left}
+        return left
 
     def difference_se(self, a: Counts, b: Counts, clusters: Sequence[object]) -> float:
         """Standard error of the paired difference of two error rates in points."""
@@ -208,15 +197,8 @@ class Trials:
                 write_text(store, "\n".join(rows[:number]) + "\n")
                 break
             counts = counts_of(value)
-            kept = self._stored if len(counts.edits) == len(self.references) else self._stored_few
-            kept[Weights(**value["weights"])] = counts
-
-    def _append(self, weights: Weights, counts: Counts) -> None:
-        if self._store is None:
-            return
-        row = {"weights": weights.model_dump(exclude_defaults=True), **counts_to_json(counts)}
-        with self._store.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(row) + "\n")
+            if len(counts.edits) == len(self.references):
+                self._stored[Weights(**value["weights"])] = counts, value.get("found")
 
 
 def counts_to_json(counts: Counts) -> dict[str, list[int]]:

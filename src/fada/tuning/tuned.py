@@ -64,9 +64,8 @@ class Point(_Flat):
     cer: float | None = None
     wer: float | None = None
     ned: float | None = None
-    lines: int | None = None
-    """How many lines it was judged by, if not by all: it was beyond doubt worse than the best on these. Its error rate
-    is then that of plain decoding with the difference on these lines."""
+    rescored: bool | None = None
+    """True if it was not decoded: it chose from the hypotheses that decodings of other settings found."""
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -207,6 +206,11 @@ class Tuned(_Flat):
             f"Validation {name} {found.chosen:.2f} % against {found.plain:.2f} % with plain beam search; on held-out "
             f"folds {found.held_out:.2f} % ({found.gain}; {found.lines} lines, {found.clusters} independent)."
         )
+        if rescored := sum(bool(point.rescored) for point in found.curve):
+            told.append(
+                f"{len(found.curve) - rescored} of {len(found.curve)} settings were decoded; the others chose from the "
+                "hypotheses that these found (--exact decodes all)."
+            )
         if found.warning:
             told.append(found.warning)
         if found.at_edge:
