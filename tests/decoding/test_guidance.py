@@ -46,6 +46,12 @@ def test_the_empty_text_is_the_zero_vector() -> None:
     assert Guidance(TARGET).start().distance == pytest.approx(Guidance(TARGET).distance_of(""))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_texts_are_as_far_from_the_target_as_each_of_them(kind: str) -> None:
+    guidance, texts = Guidance(TARGET, distance=kind), ["", "€é", "ab a", "bbb", "a€"]
+    assert guidance.distances_of(texts) == pytest.approx([guidance.distance_of(text) for text in texts])
+
+
 def test_a_character_outside_the_alphabet_is_pooled_and_never_dropped() -> None:
     guidance = Guidance(TARGET)
     covering = guidance.covering("té€")
