@@ -11,6 +11,7 @@ import pytest
 
 import fada
 from fada.cli import main
+from fada.cli.output import print_rows
 from fada.targets.target_set import TargetSet
 from tests.support import xml_pages
 
@@ -240,3 +241,17 @@ def test_analyze_draws_every_figure(run: Run, targets: Path, tmp_path: Path) -> 
     assert len(result["files"]) == 8
     assert result["pair"] == ["1650", "1850"]
     assert {row["symbol"] for row in result["shift"][:2]} == {"u", "v"}
+
+
+def test_no_number_of_a_wide_table_is_cut_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [{f"length_bonus_{i}": -2.2071 * (i + 1) for i in range(9)} | {"lm": "global"}]
+    print_rows(rows, "weights")
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert all(f"{value:.2f}" in shown for value in rows[0].values() if isinstance(value, float))
+    assert max(map(len, shown.splitlines())) <= 80
+    print_rows([], "nothing")
+    assert capsys.readouterr().out == ""

@@ -172,6 +172,8 @@ def test_page_images_that_are_missing_are_told_in_one_line(tmp_path: Path) -> No
     (told,) = lines.skipped
     assert "images of 3 pages" in told.reason
     assert "--images" in told.reason
+    with pytest.raises(FadaError, match=r"nowhere: no such folder; images \(--images\)"):
+        read_lines(tmp_path, images="nowhere")
 
 
 @pytest.mark.parametrize("first", ["parquet", "jsonl", "csv", "tsv", "alto", "page", "pairs"])

@@ -12,6 +12,8 @@ import typer
 if TYPE_CHECKING:
     from fada.common.tables import Cells
 
+_ANY_WIDTH = 10_000
+
 AS_JSON = typer.Option(False, "--json", help="Print as JSON.")
 AS_CSV = typer.Option(False, "--csv", help="Print as CSV.")
 
@@ -48,7 +50,10 @@ def print_json(value: Any) -> None:
 def print_rows(
     rows: Sequence[Mapping[str, Any]], title: str | None = None, output: Format = Format.TABLE, digits: int = 2
 ) -> None:
-    """Print rows that share their keys; numbers are right-aligned, floats rounded to `digits` in the table only."""
+    """Print rows that share their keys; numbers are right-aligned, floats rounded to `digits` in the table only.
+
+    A table too wide for the terminal is set without spaces between its columns, and nothing in it is cut off.
+    """
     columns = list(rows[0]) if rows else []
     if output is Format.JSON:
         print_json([dict(row) for row in rows])
@@ -57,6 +62,8 @@ def print_rows(
         writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+        return
+    if not columns:
         return
     from rich.console import Console
     from rich.markup import escape
@@ -67,10 +74,14 @@ def print_rows(
     table = Table(title=title and escape(printable(title)))
     for column in columns:
         numeric = all(isinstance(row[column], int | float | None) for row in rows)
-        table.add_column(escape(printable(column)), justify="right" if numeric else "left")
+        name = escape(printable(column.replace("_", " ")))
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value, digits) for value in row.values()))
-    Console().print(table)
+    console = Console()
+    if console.measure(table, options=console.options.update(max_width=_ANY_WIDTH)).minimum > console.width:
+        table.padding = (0, 0)  # type: ignore[assignment]
+    console.print(table)
 
 
 def _cell(value: Any, digits: int) -> str:

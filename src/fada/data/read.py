@@ -50,6 +50,8 @@ ADVICE: Mapping[str, str] = {
 
 def open_lines(paths: Sequence[str], reading: Reading) -> LineSet:
     """The lines of a source, or of several one after the other; see :func:`fada.read_lines`."""
+    if reading.images is not None and not reading.images.is_dir():
+        raise FadaError(f"{reading.images}: no such folder; images (--images) names that of the page images.")
     sets = [_open_one(path, reading) for path in paths]
 
     def read(log: Log, media: bool) -> Iterator[Line]:

@@ -289,7 +289,7 @@ def _notes(data_set: DataSet, evaluations: Mapping[str, Evaluation]) -> list[str
     if len(data_set.contenders) > 1:
         notes.append(
             f"Changes are relative to {data_set.before.label}; p by approximate randomisation over lines, corrected by "
-            f"Holm over the {len(data_set.contenders) - 1} systems compared. Bold: lowest CER."
+            "Holm for the number of systems compared. Bold: lowest CER."
         )
     if any(len(c.runs) > 1 for c in data_set.contenders):
         notes.append("± is the standard error of the mean over seeds; intervals draw lines, with all their seeds.")
