@@ -173,6 +173,14 @@ def test_every_figure_is_written_as_png_and_svg(tmp_path: Path) -> None:
     assert all(path.stat().st_size > 1000 for path in paths)
 
 
+def test_the_letters_of_medievalists_are_drawn_and_named_whatever_fonts_the_machine_has() -> None:
+    for sign in "ꝑꝓꝗꝙꝛꝫꝭꝯꝰ⁊":
+        assert analysis._drawable(sign) == sign
+    assert analysis._named("ꝰ") == "modifier letter us  ꝰ"
+    assert analysis._named("ꝙ") == "q with diagonal stroke  ꝙ"
+    assert analysis._named("e") == "e"
+
+
 def test_a_character_without_any_font_is_named_by_its_code_point() -> None:
     assert (analysis._drawable("\U00012000") == "U+12000") == (analysis._font_with("\U00012000") is None)
     assert analysis._drawable("\u0301") == "◌\u0301"

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
+from importlib import resources
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -38,6 +39,10 @@ ABSENT = "#E4E4E4"
 
 # Fonts whose glyphs are not what their code points say, or that draw a placeholder for every character.
 _UNFIT_FONTS = ("Last Resort", "STIXNonUnicode", "STIXSize", "cm")
+
+
+_MEDIEVAL = range(0xA720, 0xA800)
+"""Latin Extended-D: the letters that Unicode has for medievalists."""
 
 
 @dataclass(frozen=True)
@@ -418,11 +423,17 @@ def _drawable_name(name: str) -> str:
 
 
 def _named(symbol: str) -> str:
-    """Punctuation, signs and what no font can draw with their Unicode names: a comma looks like an apostrophe."""
+    """Punctuation, signs, letters of medievalists and what no font can draw with their Unicode names.
+
+    A comma looks like an apostrophe, and not everyone knows a rotunda.
+    """
     shown = _drawable(symbol)
-    if len(symbol) != 1 or (unicodedata.category(symbol)[0] not in "PS" and shown == visible(symbol)):
+    if len(symbol) != 1:
+        return shown
+    if unicodedata.category(symbol)[0] not in "PS" and ord(symbol) not in _MEDIEVAL and shown == visible(symbol):
         return shown
     name = unicodedata.name(symbol, "").lower()
+    name = name if len(name) <= 26 else name.removeprefix("latin small letter ")
     return f"{name if len(name) <= 26 else name[:25] + '…'}  {shown}".strip()
 
 
@@ -440,16 +451,23 @@ def _font_with(character: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _installed_fonts() -> list[tuple[str, str]]:
-    """Families that matplotlib knows in an upright, regular face, with its file; DejaVu Sans, its own, first."""
+    """Families that matplotlib knows in an upright, regular face, with its file; DejaVu Sans, its own, first.
+
+    Last comes the one with the letters of medievalists that fada brings, for machines where no other has them.
+    """
     from matplotlib.font_manager import fontManager
 
+    own = str(resources.files("fada").joinpath("serve", "page", "fonts", "junicode-signs.otf"))
+    fontManager.addfont(own)
     regular = {
         font.name: font.fname
         for font in fontManager.ttflist
         if (font.style, font.weight, font.stretch, font.variant) == ("normal", 400, "normal", "normal")
         and not font.name.startswith(_UNFIT_FONTS)
     }
-    return sorted(regular.items(), key=lambda font: (font[0] != "DejaVu Sans", "DejaVu" not in font[0], font[0]))
+    return sorted(
+        regular.items(), key=lambda font: (font[1] == own, font[0] != "DejaVu Sans", "DejaVu" not in font[0], font[0])
+    )
 
 
 @lru_cache(maxsize=1024)
