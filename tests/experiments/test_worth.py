@@ -20,6 +20,7 @@ from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 from tests.support.commands import run_fada
 from tests.support.training_lines import image_lines
+from tests.support.types import some
 
 SYMBOLS = ("", "a", "b", "c", " ")
 
@@ -66,10 +67,19 @@ def test_everything_is_told_as_the_formulas_say() -> None:
     assert told.text_bits == pytest.approx(saved, abs=2e-3)
     entropy = sum(-sum(p * math.log2(p) for p in row) for s in found.log_probs for row in np.exp(s).tolist())
     assert told.open_bits == pytest.approx(entropy / told.characters, abs=2e-3)
-    assert {"text", *GAINS} <= set(told.expected)
-    assert told.expected["24 corrected lines and text"].cer < told.expected["24 corrected lines"].cer
     order = [found.ids.index(line) for line in told.correct_first]
     assert list(doubts(found)[0][order]) == sorted(doubts(found)[0], reverse=True)
+
+
+def test_a_text_is_worth_something_only_where_it_is_like_the_lines() -> None:
+    found = emissions(3.0)
+    told = worth(found, Knowledge.from_texts(doubts(found)[2] * 5, name="alike"))
+    assert some(told.text_bits) > 0
+    assert {"text", *GAINS} <= set(told.expected)
+    assert told.expected["24 corrected lines and text"].cer < told.expected["24 corrected lines"].cer
+    unlike = worth(found, Knowledge.from_texts(["qqq zzz"] * 20, name="unlike"))
+    assert some(unlike.text_bits) < 0
+    assert not any("text" in title for title in unlike.expected)
 
 
 def test_without_knowledge_only_corrections_are_told_and_few_lines_get_a_sentence() -> None:

@@ -53,6 +53,11 @@ def worth(
     echo(f"the recogniser leaves {told.open_bits:.2f} bits per character open")
     if told.frequency_bits is not None:
         echo(f"character frequencies can tell at most {told.frequency_bits:.2f} bits per character of them")
-    if told.text_bits is not None:
+    if told.text_bits is not None and told.text_bits <= 0:
+        echo(
+            "the text says less of these lines than the frequencies of their letters: it is too short, or not of their "
+            "language or spelling, and no gain is to be expected of it"
+        )
+    elif told.text_bits is not None:
         echo(f"the text tells {told.text_bits:.2f} bits per character more than the frequencies of what was read")
     echo(f"correct first: {', '.join(told.correct_first[:SHOWN])}")

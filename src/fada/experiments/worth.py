@@ -56,7 +56,7 @@ class Worth:
         frequency_bits: bits per character that the domain's frequencies carry over those of the text that the
             recogniser was trained on; None if that is not known.
         text_bits: bits per character that the text carries over the domain's frequencies, on what was read.
-        expected: what the reader has → the error rate to expect.
+        expected: what the reader has → the error rate to expect; nothing of a text that carries nothing.
         correct_first: ids of the lines, the most doubtful first.
     """
 
@@ -115,8 +115,9 @@ def worth(emissions: Emissions, knowledge: Knowledge | None = None) -> Worth:
     mean = float(doubt.sum() / characters.sum())
     middle = INTERCEPT + SLOPE * math.log(max(mean, 1e-6))
     bits = sum(float(-(np.exp(scores) * scores).sum()) for scores in map(_finite, emissions.log_probs)) / math.log(2)
+    text_bits = None if knowledge is None else _text_bits(knowledge, texts)
     expected = {}
-    for title, parts in _rungs(knowledge is not None and knowledge.global_lm is not None).items():
+    for title, parts in _rungs(text_bits is not None and text_bits > 0).items():
         gain = sum(GAINS[part][0] for part in parts)
         spread = math.sqrt(SPREAD**2 + sum(GAINS[part][1] ** 2 for part in parts))
         expected[title] = _rate(middle + gain, spread)
@@ -127,7 +128,7 @@ def worth(emissions: Emissions, knowledge: Knowledge | None = None) -> Worth:
         predicted=rate_of(mean),
         open_bits=round(bits / float(characters.sum()), 3),
         frequency_bits=None if knowledge is None else _frequency_bits(knowledge),
-        text_bits=None if knowledge is None else _text_bits(knowledge, texts),
+        text_bits=text_bits,
         expected=expected,
         correct_first=[emissions.ids[i] for i in order],
     )
