@@ -1,6 +1,8 @@
 """Word lists and hot words as a language model."""
 
 import math
+import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -160,6 +162,26 @@ def test_words_take_the_form_of_the_recogniser_or_are_named() -> None:
 
 BINARIES = [Path(__file__).parents[1] / "files" / f"kenlm-{kind}.bin" for kind in ("trie", "probing")]
 """What `build_binary` of KenLM 0.3.0 made of `ARPA`."""
+
+
+@pytest.mark.parametrize(("at", "byte"), [(3, 0), (64, 1), (88, 0), (88, 200), (96, 9), (111, 255)], ids=str)
+def test_the_header_of_a_kenlm_binary_is_checked_before_kenlm_sees_it(tmp_path: Path, at: int, byte: int) -> None:
+    data = bytearray(BINARIES[0].read_bytes())
+    data[at] = byte
+    (tmp_path / "lm.bin").write_bytes(data)
+    with pytest.raises(FadaError, match=r"lm\.bin: "):
+        read_lm(tmp_path / "lm.bin", "ab ")
+    if at > 3:
+        with pytest.raises(FadaError, match=r"not a (sound|whole) KenLM binary"):
+            read_kenlm(tmp_path / "lm.bin", "ab ")
+
+
+def test_a_kenlm_binary_over_which_kenlm_breaks_down_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kenlm.py").write_text("import os\nos.abort()\n", encoding="utf-8")  # as the library does then
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FadaError, match=r"KenLM broke down over it.*Give the ARPA file"):
+        read_kenlm(BINARIES[0], "ab ")
 
 
 @pytest.mark.skipif(find_spec("kenlm") is not None, reason="kenlm is installed")

@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,123 @@ def _read_part_note(path: Path) -> None:
         found.positions  # noqa: B018
 
 
+def _kenlm(kind: str) -> Callable[[Path], Path]:
+    return lambda folder: Path(shutil.copy(OLD.parent / f"kenlm-{kind}.bin", folder / "lm.bin"))
+
+
+def _read_kenlm(path: Path) -> None:
+    from importlib.util import find_spec
+
+    from fada.decoding.lm_files import read_kenlm
+    from fada.errors import FadaError
+
+    try:
+        read_kenlm(path, "ab ")
+    except FadaError as error:
+        if find_spec("kenlm") or "needs the package kenlm" not in str(error):
+            raise
+
+
+def _pdf(folder: Path) -> Path:
+    page = Image.radial_gradient("L").resize((60, 40))
+    page.save(folder / "a.pdf", save_all=True, append_images=[page.convert("RGB")])
+    return folder / "a.pdf"
+
+
+def _read_pdf(path: Path) -> None:
+    from fada.data.segment.photographs import photographs
+
+    with tempfile.TemporaryDirectory() as folder:
+        for page in photographs(path, Path(folder), colours=True):
+            page.load()
+
+
+def _search() -> Any:
+    from fada.decoding.knowledge import Knowledge
+    from fada.decoding.search import BeamSearch
+    from tests.support.emission_sets import make_emissions
+
+    return BeamSearch(make_emissions(1, 3), Knowledge())
+
+
+def _trials(folder: Path) -> Path:
+    from fada.decoding.weights import Weights
+    from fada.tuning.trials import Trials
+
+    trials = Trials(_search(), store=folder / "trials.jsonl")
+    for beam in (2, 3, 4):
+        trials.evaluate(Weights(beam=beam))
+    return folder / "trials.jsonl"
+
+
+def _read_trials(path: Path) -> None:
+    from fada.decoding.weights import Weights
+    from fada.tuning.trials import Trials
+
+    trials = Trials(_search(), store=path)
+    for beam in (2, 3, 4):
+        trials.evaluate(Weights(beam=beam))
+
+
+def _search_jointly(path: Path, count: int) -> None:
+    from fada.tuning.grid import Grid
+    from fada.tuning.joint import Space, search_jointly
+    from fada.tuning.trials import Trials
+
+    trials = Trials(_search())
+    search_jointly(trials, Space(Grid(lam=()), (2, 3), (), prior=False, length=True), count, path)
+    trials.best()
+
+
+def _study(folder: Path) -> Path:
+    _search_jointly(folder / "study.db", 2)
+    return folder / "study.db"
+
+
+@cache
+def _trainer(folder: Path) -> Any:
+    from fada.models import registry
+    from fada.targets.target_set import TargetSet
+    from fada.training.lines import LineDataset
+    from fada.training.settings import TrainSettings
+    from fada.training.trainer import FadaTrainer
+    from tests.support.training_lines import image_lines
+
+    lines = list(image_lines(4, 0, "train"))
+    settings = TrainSettings.of(
+        {"model": "crnn:tiny", "data": "lines", "out": folder, "epochs": 1, "threads": 1, "device": "cpu", "lam": 1.0}
+    )
+    domains = sorted({str(line.domain) for line in lines})
+    recognizer = registry.build("crnn:tiny", [str(line.text) for line in lines], domains=domains)
+    targets = TargetSet.from_texts({domain: ["ab"] for domain in domains})
+    data = LineDataset(recognizer, lines, domains)
+    return FadaTrainer(settings, recognizer, targets, data, data, folder / "checkpoints")
+
+
+def _checkpoint(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        _trainer(folder).fit(None)
+        [checkpoint] = (folder / "checkpoints").iterdir()
+        return checkpoint / name
+
+    return make
+
+
+def _read_checkpoint(path: Path) -> None:
+    """As it was written, and as earlier versions wrote it: without checksums."""
+    from fada.training.checkpoints import CHECKSUMS, last_checkpoint
+
+    for without in ((), (CHECKSUMS,)):
+        with tempfile.TemporaryDirectory() as folder:
+            copied = Path(folder) / "checkpoints"
+            shutil.copytree(path.parent.parent, copied, ignore=shutil.ignore_patterns(*without))
+            found = last_checkpoint(copied)
+            if found is not None:
+                trainer = _trainer(path.parents[2])
+                trainer.args.output_dir = str(copied)
+                trainer.fit(found)
+
+
 READERS = {
     "parquet": Reader(_parquet, _read_lines),
     "arrow": Reader(_arrow(), lambda path: _read_lines(path.parent)),
@@ -378,6 +496,13 @@ READERS = {
     "wav": Reader(_sound("a.wav"), _read_sound),
     "flac": Reader(_sound("a.flac"), _read_sound),
     "mp3": Reader(_sound("a.mp3"), _read_sound),
+    "kenlm-trie": Reader(_kenlm("trie"), _read_kenlm),
+    "kenlm-probing": Reader(_kenlm("probing"), _read_kenlm),
+    "pdf": Reader(_pdf, _read_pdf),
+    "trials": Reader(_trials, _read_trials),
+    "study": Reader(_study, lambda path: _search_jointly(path, 3)),
+    "checkpoint-state": Reader(_checkpoint("fada_state.pt"), _read_checkpoint),
+    "checkpoint-trainer": Reader(_checkpoint("trainer_state.json"), _read_checkpoint),
 }
 
 

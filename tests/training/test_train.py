@@ -30,7 +30,7 @@ from fada.models.registry import load_network
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.report.page import write_report
 from fada.runs.run import Run
-from fada.training.checkpoints import last_checkpoint
+from fada.training.checkpoints import last_checkpoint, write_checksums
 from fada.training.history import Patience
 from fada.training.lines import EncodedDataset, LineDataset, WidthSampler
 from fada.training.reading import read_texts, score_texts
@@ -207,6 +207,17 @@ def test_a_damaged_newest_checkpoint_is_told_and_the_one_before_it_taken(
     assert "checkpoint-12 is damaged" in caplog.text
     assert "continuing from" in caplog.text
     assert not (tmp_path / "checkpoint-12").exists()
+
+
+def test_any_changed_byte_of_a_checkpoint_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for step in (6, 12):
+        write_checkpoint(tmp_path / f"checkpoint-{step}", best=6)
+        write_checksums(tmp_path / f"checkpoint-{step}")
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-12"
+    weights = tmp_path / "checkpoint-12" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
+    assert "model.safetensors is not what was written" in caplog.text
 
 
 def test_a_checkpoint_whose_best_epoch_is_lost_is_not_continued(tmp_path: Path) -> None:

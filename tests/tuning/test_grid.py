@@ -483,6 +483,32 @@ def test_a_cut_store_is_mended_and_other_grids_in_it_do_not_count(
     assert {point.weights.scale for point in some(narrow.evidence).curve} == {1.0}
 
 
+def test_a_damaged_row_of_a_store_is_decoded_again_and_the_others_are_kept(
+    tmp_path: Path, validation: Emissions, knowledge: Knowledge, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "trials.jsonl"
+    search = BeamSearch(validation, knowledge)
+    first = Trials(search, store=store)
+    for beam in (2, 3, 4):
+        first.evaluate(Weights(beam=beam))
+    head, *rows = store.read_bytes().splitlines(keepends=True)
+    store.write_bytes(b"".join([head, rows[0], b'{"weights": 3}\n', b"\xff\xfe\n", rows[2]]))
+    again = Trials(search, store=store)
+    assert len(again) == 2
+    assert "2 rows cannot be read" in caplog.text
+    assert store.read_bytes() == b"".join([head, rows[0], rows[2]])
+    store.write_bytes(b"[]\n")
+    with pytest.raises(FadaError, match="its first line is not that of a store of trials"):
+        Trials(search, store=store)
+
+
+def test_a_damaged_study_is_told(tmp_path: Path, validation: Emissions, knowledge: Knowledge) -> None:
+    study = tmp_path / "study.db"
+    study.write_bytes(b"SQLite format 3\0 and no more")
+    with pytest.raises(FadaError, match=r"study\.db: not a sound study"):
+        tune(BeamSearch(validation, knowledge), Tuning(Grid(lam=()), lms=(), prior=False, trials=1, study=study))
+
+
 def test_a_store_of_other_emissions_is_refused(tmp_path: Path, validation: Emissions, knowledge: Knowledge) -> None:
     store = tmp_path / "trials.jsonl"
     Trials(BeamSearch(validation, knowledge), store=store).evaluate(Weights())

@@ -1,8 +1,14 @@
 """Language models of other programs: ARPA files and KenLM binaries of characters, as a model that the search walks."""
 
+import json
 import math
 import os
-from collections.abc import Iterable
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +18,14 @@ from fada.decoding.lm_train import END, UNKNOWN, from_grams
 from fada.errors import FadaError, missing_extra
 
 _MAGIC = b"mmap lm http://kheafield.com/code"
+_HEADER = struct.Struct("<52s4x3f3IQB3xfiII")
+"""Of a KenLM binary: what tells that it was written by a machine like this one, the order, a multiplier, the kind of
+model, whether it holds its words, a version; the number of n-grams of each order follows."""
+_SANE = (_MAGIC + b" format version 5\n\0", 0.0, 1.0, -0.5, 1, 2**32 - 1, 0, 1)
+_KINDS, _ORDERS = range(6), range(1, 33)
+_ARPA = "Give the ARPA file that it was built from."
 _SPACES = ("<space>", "▁", "<sp>", "|")
+_SENTENCE = 2
 _LN10 = math.log(10)
 _NO_WORD = "\ufffe no word of any model"
 
@@ -46,16 +59,46 @@ def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str]) -> CharN
     Args:
         characters: those that are asked for; all others are unknown ones. A space is ``<space> ▁ <sp>`` or ``|``.
     """
+    counts = _claimed(Path(path)) if is_kenlm(path) else None
+    if find_spec("kenlm") is None:
+        raise missing_extra("kenlm", "kenlm", f"{path}: a KenLM binary")
+    with tempfile.TemporaryDirectory(prefix="fada-") as folder:
+        # In a process of its own: KenLM follows whatever a damaged file says, anywhere in memory.
+        asked = json.dumps({"path": str(path), "characters": sorted({*"".join(characters)}), "counts": counts})
+        command = [sys.executable, "-m", "fada.decoding.lm_files", asked, f"{folder}/lm.npz"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", errors="replace", check=False)
+        if done.returncode == _SENTENCE:
+            raise FadaError(done.stdout.strip())
+        if done.returncode:
+            raise FadaError(f"{path}: KenLM broke down over it (code {done.returncode}): it is damaged. {_ARPA}")
+        return CharNgram.load(f"{folder}/lm.npz")
+
+
+def _claimed(path: Path) -> tuple[int, ...]:
+    """How many n-grams of each order a KenLM binary says it holds; FadaError if it cannot hold them."""
     try:
-        import kenlm
-    except ModuleNotFoundError:
-        raise missing_extra("kenlm", "kenlm", f"{path}: a KenLM binary") from None
+        with path.open("rb") as file:
+            head = file.read(_HEADER.size)
+            *sane, order, _, kind, _, _ = _HEADER.unpack(head)
+            counts = struct.unpack(f"<{order}Q", file.read(8 * order))
+    except (OSError, struct.error) as error:
+        raise FadaError(f"{path}: not a whole KenLM binary ({error}). {_ARPA}") from None
+    size = path.stat().st_size
+    if tuple(sane) != _SANE or order not in _ORDERS or kind not in _KINDS or sum(counts) > 8 * size:
+        raise FadaError(f"{path}: not a sound KenLM binary: {size:,} bytes for n-grams {counts}. {_ARPA}")
+    return counts
+
+
+def _listed(path: str | os.PathLike[str], characters: Sequence[str], counts: Sequence[int] | None) -> CharNgram:
+    """What :func:`read_kenlm` gives; in a process of its own."""
+    import kenlm
+
     try:
         model = kenlm.Model(os.fspath(Path(path)))
     except (OSError, RuntimeError) as error:
-        raise FadaError(f"{path}: not read by KenLM ({error}). Give the ARPA file that it was built from.") from None
+        raise FadaError(f"{path}: not read by KenLM ({error}). {_ARPA}") from None
     space = next((one for one in _SPACES if one in model), None)
-    asked = {c: (space or "") if c == " " else c for c in sorted({*"".join(characters)})}
+    asked = {c: (space or "") if c == " " else c for c in characters}
     words = {c: word for c, word in asked.items() if word and word in model}
     letters = [c for c in words if not c.isspace()]
     if not letters:
@@ -65,11 +108,19 @@ def read_kenlm(path: str | os.PathLike[str], characters: Iterable[str]) -> CharN
         )
     vocabulary = tuple(words)
     names = {END: "</s>", **{number + 2: words[c] for number, c in enumerate(vocabulary)}}
-    return CharNgram([from_grams(vocabulary, _grams(model, names, len(vocabulary) + 2))])
+    grams = _grams(model, names, len(vocabulary) + 2, counts)
+    if grams is None:
+        raise FadaError(f"{path}: more n-grams than it says it holds: it is damaged. {_ARPA}")
+    return CharNgram([from_grams(vocabulary, grams)])
 
 
-def _grams(model: Any, names: dict[int, str], start: int) -> list[dict[tuple[int, ...], tuple[float, float]]]:
-    """All n-grams of the named words with log-probability and back-off weight; `start` begins a line."""
+def _grams(
+    model: Any, names: dict[int, str], start: int, counts: Sequence[int] | None
+) -> list[dict[tuple[int, ...], tuple[float, float]]] | None:
+    """All n-grams of the named words with log-probability and back-off weight; `start` begins a line.
+
+    None if there are more than `counts` of an order, where those are known.
+    """
     import kenlm
 
     def state_of(context: tuple[int, ...]) -> Any:
@@ -97,6 +148,8 @@ def _grams(model: Any, names: dict[int, str], start: int) -> list[dict[tuple[int
                     found = score(state, number)
                     if found.ngram_length == length + 1:
                         grams[length][*context, number] = (_LN10 * found.log_prob, 0.0)
+                        if counts is not None and len(grams[length]) > counts[length]:
+                            return None
                         if number != END and length + 1 < model.order:
                             further.append((*context, number))
                     else:
@@ -107,3 +160,12 @@ def _grams(model: Any, names: dict[int, str], start: int) -> list[dict[tuple[int
                     grams[length - 1][context] = (value, _LN10 * weight)
             contexts = further
     return grams
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    try:
+        _listed(given["path"], given["characters"], given["counts"]).save(sys.argv[2])
+    except FadaError as error:
+        sys.stdout.buffer.write(str(error).encode("utf-8", "backslashreplace"))
+        sys.exit(_SENTENCE)

@@ -3,13 +3,17 @@
 import json
 import logging
 import shutil
+import zlib
 from pathlib import Path
 
 import torch
 
+from fada.common.files import write_json
+
 log = logging.getLogger(__name__)
 
 CHECKPOINT_STATE = "fada_state.pt"
+CHECKSUMS = "checksums.json"
 _TORCH_FILES = (CHECKPOINT_STATE, "optimizer.pt", "scheduler.pt")
 
 
@@ -28,6 +32,24 @@ def last_checkpoint(folder: Path) -> Path | None:
     return usable[-1] if usable else None
 
 
+def write_checksums(folder: Path) -> None:
+    """Write those of the files of a checkpoint, as its last file."""
+    write_json(folder / CHECKSUMS, {file.name: _checksum(file) for file in sorted(folder.iterdir()) if _is_ours(file)})
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether this process has written a file: other ones that train with it write the states of theirs."""
+    return file.is_file() and file.name != CHECKSUMS and not file.name.startswith("rng_state_")
+
+
+def _checksum(file: Path) -> str:
+    found = 0
+    with file.open("rb") as stream:
+        while block := stream.read(2**20):
+            found = zlib.crc32(block, found)
+    return f"{found:08x}"
+
+
 def _step(path: Path) -> int:
     number = path.name.partition("-")[2]
     return int(number) if number.isdecimal() else -1
@@ -43,6 +65,10 @@ def _fault(path: Path) -> str | None:
     from safetensors import SafetensorError, safe_open
 
     try:
+        if (path / CHECKSUMS).is_file():  # not in those of earlier versions
+            for name, expected in json.loads((path / CHECKSUMS).read_text(encoding="utf-8")).items():
+                if _checksum(path / name) != expected:
+                    return f"{name} is not what was written"
         _best(path)
         for name in _TORCH_FILES:
             torch.load(path / name, map_location="cpu", weights_only=True, mmap=False)

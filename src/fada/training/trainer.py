@@ -5,6 +5,8 @@ same weights as one that was not, and so does one on several processes that shar
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from fada.models import registry
 from fada.models.network import Network
 from fada.targets.target_set import TargetSet
 from fada.training.callbacks import EarlyStopping, Epochs, Progress, StopOnSignal
-from fada.training.checkpoints import CHECKPOINT_STATE
+from fada.training.checkpoints import CHECKPOINT_STATE, write_checksums
 from fada.training.history import Epoch, Patience
 from fada.training.lines import LineDataset, WidthSampler
 from fada.training.reading import read_texts, score_texts
@@ -89,13 +91,14 @@ class FadaTrainer(Trainer):
         """Train from the start or from a checkpoint; a signal leaves a checkpoint to continue from."""
         stop = next(c for c in self.callback_handler.callbacks if isinstance(c, StopOnSignal))
         if checkpoint is not None:
-            self._load_own_state(checkpoint)
-            state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-            stopped = self.patience is not None and self.patience.is_over(self.history)
-            if stopped or state.global_step >= state.max_steps:  # killed after the last epoch
-                self.state = state
-                self._load_best_model()
-                return
+            with _sound(checkpoint):
+                self._load_own_state(checkpoint)
+                state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+                stopped = self.patience is not None and self.patience.is_over(self.history)
+                if stopped or state.global_step >= state.max_steps:  # killed after the last epoch
+                    self.state = state
+                    self._load_best_model()
+                    return
         with stop.listening():
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if stop.received:
@@ -201,6 +204,8 @@ class FadaTrainer(Trainer):
             }
             torch.save(own, folder / CHECKPOINT_STATE)
         super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            write_checksums(folder)
 
     def _load_own_state(self, checkpoint: Path) -> None:
         own = torch.load(checkpoint / CHECKPOINT_STATE, weights_only=True)
@@ -225,6 +230,18 @@ class FadaTrainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         self.recognizer.save_pretrained(output_dir or str(self.args.output_dir))
+
+
+@contextmanager
+def _sound(checkpoint: Path) -> Iterator[None]:
+    """What the files of a damaged checkpoint raise, almost anything, as a sentence."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise FadaError(
+            f"{checkpoint}: cannot be continued from ({reason}). Delete this folder: the one before it is taken then."
+        ) from None
 
 
 def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Network) -> TrainingArguments:

@@ -1,10 +1,12 @@
 """All weights at once, by optuna (TPE), within and beyond the grid."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fada.common.files import is_full
 from fada.common.say import track
 from fada.decoding.weights import NO_GUIDANCE, LanguageModel, Weights
 from fada.errors import FadaError, missing_extra
@@ -54,28 +56,43 @@ def search_jointly(trials: Trials, space: Space, count: int, file: PathLike | No
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         storage = f"sqlite:///{Path(file).absolute()}"
-    study = optuna.create_study(
-        study_name=f"fada {trials.metric}",
-        storage=storage,
-        load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True),
-    )
-    fingerprint = trials.fingerprint
-    if study.user_attrs.get("fingerprint", fingerprint) != fingerprint:
-        raise FadaError(f"{file}: a study of other lines. Give another file, or delete this one.")
-    study.set_user_attr("fingerprint", fingerprint)
-    done = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    for trial in done:
-        trials.counts.setdefault(Weights(**trial.user_attrs["weights"]), counts_of(trial.user_attrs["counts"]))
+    with _stored(file):
+        study = optuna.create_study(
+            study_name=f"fada {trials.metric}",
+            storage=storage,
+            load_if_exists=True,
+            sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True),
+        )
+        fingerprint = trials.fingerprint
+        if study.user_attrs.get("fingerprint", fingerprint) != fingerprint:
+            raise FadaError(f"{file}: a study of other lines. Give another file, or delete this one.")
+        study.set_user_attr("fingerprint", fingerprint)
+        done = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+        for known in done:
+            weights, counts = Weights(**known.user_attrs["weights"]), counts_of(known.user_attrs["counts"])
+            if any(column.shape != (len(trials.references),) for column in counts):
+                raise ValueError("counts of another number of lines")
+            trials.counts.setdefault(weights, counts)
     if done:  # a resumed sampler starts its random numbers anew; another seed keeps it from repeating itself
         study.sampler = optuna.samplers.TPESampler(seed=seed + len(done), multivariate=True)
-
-    def objective(trial: Any) -> float:
-        weights = space.suggest(trial)
-        error = trials.evaluate(weights)
-        trial.set_user_attr("weights", weights.model_dump())
-        trial.set_user_attr("counts", counts_to_json(trials.counts[weights]))
-        return error
-
     for _ in track(range(max(0, count - len(done))), "joint search"):
-        study.optimize(objective, n_trials=1)
+        with _stored(file):
+            trial = study.ask()
+            weights = space.suggest(trial)
+        error = trials.evaluate(weights)
+        with _stored(file):
+            trial.set_user_attr("weights", weights.model_dump())
+            trial.set_user_attr("counts", counts_to_json(trials.counts[weights]))
+            study.tell(trial, error)
+
+
+@contextmanager
+def _stored(file: PathLike | None) -> Iterator[None]:
+    """What a damaged study makes optuna and SQLAlchemy raise, almost anything, as a sentence."""
+    try:
+        yield
+    except Exception as error:
+        if file is None or isinstance(error, FadaError) or is_full(error):
+            raise
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise FadaError(f"{file}: not a sound study ({reason}). Give another file, or delete this one.") from None

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from fada.common.files import write_text
+from fada.common.files import write_bytes, write_text
 from fada.common.say import track
 from fada.common.workers import Processes, Workers
 from fada.decoding.search import Search
@@ -19,6 +20,11 @@ from fada.evaluation.edits import score_lines
 from fada.evaluation.significance import Floats
 from fada.tuning.drafts import Counts, Drafts, Lists
 from fada.tuning.tuned import METRICS, Metric, PathLike
+
+log = logging.getLogger(__name__)
+
+_NO_ROW = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
+"""What a damaged row of a store raises."""
 
 AT_ONCE = 2
 """So many settings are decoded before the others choose anew."""
@@ -185,20 +191,46 @@ class Trials:
         if not store.exists():
             write_text(store, json.dumps({"fingerprint": fingerprint}) + "\n")
             return
-        rows = store.read_text(encoding="utf-8").splitlines()
-        if json.loads(rows[0])["fingerprint"] != fingerprint:
+        first, *rows = store.read_bytes().split(b"\n")
+        try:
+            found = json.loads(first)["fingerprint"]
+        except _NO_ROW:
+            raise FadaError(
+                f"{store}: its first line is not that of a store of trials. Give another file, or delete this one."
+            ) from None
+        if found != fingerprint:
             raise FadaError(
                 f"{store}: results of other lines, or of another version. Give another file, or delete this one."
             )
-        for number, row in enumerate(rows[1:], 1):
-            try:
-                value = json.loads(row)
-            except json.JSONDecodeError:  # the last line of an interrupted run
-                write_text(store, "\n".join(rows[:number]) + "\n")
-                break
-            counts = counts_of(value)
-            if len(counts.edits) == len(self.references):
-                self._stored[Weights(**value["weights"])] = counts, value.get("found")
+        sound = [row for row in rows if row and self._take(row)]
+        if rows != [*sound, b""]:  # interrupted while a row was written, or damaged
+            lost = sum(map(bool, rows)) - len(sound)
+            log.warning("%s: %d rows cannot be read; what they held is decoded again", store, lost)
+            write_bytes(store, b"\n".join([first, *sound, b""]))
+
+    def _take(self, row: bytes) -> bool:
+        """Whether a row of the store is whole; it is remembered then."""
+        try:
+            value = json.loads(row)
+            weights, counts, lists = Weights(**value["weights"]), counts_of(value), value.get("found")
+            if lists is not None:
+                lists = [[(_text(text), float(log_prob)) for text, log_prob in line] for line in lists]
+        except _NO_ROW:
+            return False
+        lines = len(counts.edits)
+        if any(column.shape != (lines,) for column in counts) or not 0 < lines <= len(self.references):
+            return False
+        if lists is not None and len(lists) != lines:
+            return False
+        if lines == len(self.references):
+            self._stored[weights] = counts, lists
+        return True
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text is {value!r}")
+    return value
 
 
 def counts_to_json(counts: Counts) -> dict[str, list[int]]:
