@@ -68,10 +68,11 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# One table of ratios of CPU time, measured in turns; make bench LINES=lines.parquet takes real lines instead of made-up ones.
 bench: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[bench]"
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps pyctcdecode pygtrie
-	$(BIN)/python -m benchmarks.table
+	$(BIN)/python -m benchmarks.table $(if $(LINES),--lines $(LINES))
 
 clean:
 	rm -rf $(VENV) $(LOWEST) .mypy_cache .ruff_cache .pytest_cache

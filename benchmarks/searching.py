@@ -22,6 +22,7 @@ from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
 from fada.tuning.choose import Tuning, tune
 
 GOALS = {5: "6", 25: "8", 100: "6"}
@@ -106,14 +107,18 @@ def rows(options: Options) -> Iterator[Row]:
     }
     for name, (other, wanted) in others.items():
         yield Row(f"search, beam 5, {kind}", name, *alternating(plain, other, options.rounds), wanted)
-    yield tuning(BeamSearch(data, knowledge, threads=1), kind, min(2, options.rounds))
+    yield tuning(BeamSearch(data, knowledge, threads=1), kind)
 
 
-def tuning(search: BeamSearch, kind: str, rounds: int) -> Row:
+def tuning(search: BeamSearch, kind: str) -> Row:
     """Tuning by rescoring against every setting decoded; says whether the choice is the same."""
-    chosen = [tune(search, Tuning(exact=exact)).weights for exact in (False, True)]
-    same = "the same choice" if chosen[0] == chosen[1] else f"another choice, {chosen[1].name}"
-    found = alternating(lambda: tune(search, Tuning()), lambda: tune(search, Tuning(exact=True)), rounds)
+    chosen: dict[bool, Weights] = {}
+
+    def choose(exact: bool) -> None:
+        chosen[exact] = tune(search, Tuning(exact=exact)).weights
+
+    found = alternating(lambda: choose(False), lambda: choose(True), rounds=1)
+    same = "the same choice" if chosen[False] == chosen[True] else f"another choice, {chosen[True].name}"
     return Row(f"tuning, full grid, {kind}", f"every setting decoded, {same}", *found, "10")
 
 
