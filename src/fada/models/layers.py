@@ -145,7 +145,8 @@ def initialize(module: nn.Module) -> None:
     elif isinstance(module, nn.LSTM):
         for name, parameter in module.named_parameters():
             if name.startswith("weight_hh"):
-                for gate in parameter.chunk(4):
+                loaded = getattr(parameter, "_is_hf_initialized", False)  # which its parts do not tell
+                for gate in () if loaded else parameter.chunk(4):
                     nn.init.orthogonal_(gate)
             elif name.startswith("weight"):
                 nn.init.xavier_uniform_(parameter)

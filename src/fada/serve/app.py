@@ -76,14 +76,14 @@ def create_app(desk: Desk, *, token: str | None = None, hosts: frozenset[str] = 
     return app
 
 
-def guarded(app: FastAPI, desk: Desk, token: str | None, hosts: frozenset[str]) -> None:
+def guarded(application: FastAPI, desk: Desk, token: str | None, hosts: frozenset[str]) -> None:
     """Put the guard around an application, which knows it for its metrics."""
 
-    def held(inner: Any) -> Guard:
-        app.state.guard = Guard(inner, desk.limits, token, hosts)
-        return app.state.guard
+    def held(app: Any) -> Guard:
+        application.state.guard = Guard(app, desk.limits, token, hosts)
+        return application.state.guard
 
-    app.add_middleware(held)
+    application.add_middleware(held)
 
 
 def _add_handlers(app: FastAPI, desk: Desk) -> None:
