@@ -7,7 +7,7 @@ uses the library decides for itself.
 import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
 from rich.console import Console
@@ -61,7 +61,7 @@ def is_shown() -> bool:
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
     """A rich progress display on standard error; it draws only on a terminal."""
-    with Progress(
+    progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -71,7 +71,8 @@ def progress_bar() -> Iterator[Progress]:
         TimeRemainingColumn(),
         console=_console,
         disable=not _console.is_terminal,
-    ) as progress:
+    )
+    with nullcontext() if progress.disable else progress:  # rich 13 ends one that is not drawn with an empty line
         yield progress
 
 
