@@ -167,5 +167,5 @@ if __name__ == "__main__":
     try:
         _listed(given["path"], given["characters"], given["counts"]).save(sys.argv[2])
     except FadaError as error:
-        sys.stdout.buffer.write(str(error).encode("utf-8", "backslashreplace"))
+        os.write(1, str(error).encode("utf-8", "backslashreplace"))
         sys.exit(_SENTENCE)
