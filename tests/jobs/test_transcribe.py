@@ -355,6 +355,17 @@ def test_nothing_but_broken_images_is_the_users_mistake(model: Path, tmp_path: P
     assert failed.stderr.count("x.png") == 1, "names are not doubled"
 
 
+def test_what_is_wrong_with_many_files_is_told_once(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "scans").mkdir()
+    for number in range(12):
+        (tmp_path / f"scans/{number}.png").touch()
+    done = run("transcribe", model, tmp_path / "scans", "--out", tmp_path / "out.tsv")
+    assert done.exit_code == 2
+    assert "  0.png, 1.png, 2.png, 3.png, " in done.output
+    assert ", 9.png and 2 more: the image is empty (0 bytes)" in done.output
+    assert done.output.count("0 bytes") == 1
+
+
 def test_a_model_folder_without_its_configuration_is_not_taken_for_lines(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_bytes(b"")

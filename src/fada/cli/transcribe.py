@@ -320,9 +320,26 @@ def open_model(
 
 
 def show_problems(failed: list[str], notes: list[str]) -> None:
-    """The first lines that could not be read, and the first notes."""
+    """The first lines that could not be read, and the first notes; what is wrong with many is told once."""
+    failed, notes = _together(failed), _together(notes)
     for reason in [*failed[:20], *notes[:20]]:
         echo(f"  {reason}", err=True)
     left = max(len(failed) - 20, 0) + max(len(notes) - 20, 0)
     if left:
         echo(f"  … and {left} more", err=True)
+
+
+def _together(told: list[str]) -> list[str]:
+    """One sentence for all that ends alike: ``a.png, b.png, c.png and 4 more: the image is empty``."""
+
+    def more(number: int) -> str:
+        return f" and {number} more" if number > 0 else ""
+
+    by_reason: dict[str, list[str]] = {}
+    for one in told:
+        where, _, reason = one.partition(": ")
+        by_reason.setdefault(reason or one, []).append(where)
+    return [
+        reason if reason == where[0] else f"{', '.join(where[:10])}{more(len(where) - 10)}: {reason}"
+        for reason, where in by_reason.items()
+    ]
