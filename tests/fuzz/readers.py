@@ -13,6 +13,7 @@ from typing import Any
 
 from PIL import Image
 
+IMAGES = ("png", "jpg", "tif", "webp", "gif", "jp2", "bmp", "pgm")
 OLD = Path(__file__).parents[1] / "files" / "format-0.1"
 
 
@@ -91,10 +92,70 @@ def _pairs(folder: Path) -> Path:
     return folder / "a.gt.txt"
 
 
-def _image(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
-    (folder / "a.gt.txt").write_text("a\n", encoding="utf-8")
-    return folder / "a.png"
+def _image(ending: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        Image.radial_gradient("L").resize((30, 10)).save(folder / f"a.{ending}")
+        (folder / "a.gt.txt").write_text("a\n", encoding="utf-8")
+        return folder / f"a.{ending}"
+
+    return make
+
+
+def _text(folder: Path) -> Path:
+    path = folder / "text.txt"
+    path.write_text("a saint dénis\n\nꝑ in\n", encoding="utf-8")
+    return path
+
+
+def _read_text(path: Path) -> None:
+    from fada.decoding.knowledge import read_texts
+
+    read_texts([path])
+
+
+def _domains(folder: Path) -> Path:
+    path = folder / "domains.json"
+    path.write_text(json.dumps({"MS 1": "13", "Paris, lat. 2": "14"}), encoding="utf-8")
+    return path
+
+
+def _read_domains(path: Path) -> None:
+    from fada.data.domains import _read_table
+
+    _read_table(path)
+
+
+def _zip(folder: Path) -> Path:
+    path = folder / "lines.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/a.png", _png())
+        archive.writestr("a/a.gt.txt", "a saint\n")
+    return path
+
+
+def _desk(folder: Path) -> Path:
+    from fada.serve.store import insert, opened
+
+    values = {"name": "a", "model": "medieval", "direction": "ltr", "created": "2026", "knowledge": {}}
+    with opened(folder / "desk.sqlite") as store:
+        store.write(lambda connection: insert(connection, "documents", values))
+    return folder / "desk.sqlite"
+
+
+def _read_desk(path: Path) -> None:
+    from fada.serve.store import opened
+
+    with opened(path) as store:
+        store.rows("SELECT * FROM documents")
+
+
+def _model_folder(kind: str, name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        from tests.support import model_folders
+
+        return Path(getattr(model_folders, f"{kind}_folder")(folder)) / name
+
+    return make
 
 
 def _heic(folder: Path) -> Path:
@@ -469,7 +530,11 @@ READERS = {
     "alto": Reader(_page_file("alto4"), _read_lines),
     "page": Reader(_page_file("page2019"), _read_lines),
     "pairs": Reader(_pairs, lambda path: _read_lines(path.parent)),
-    "image": Reader(_image, lambda path: _read_lines(path.parent)),
+    **{kind: Reader(_image(kind), lambda path: _read_lines(path.parent)) for kind in IMAGES},
+    "text": Reader(_text, _read_text),
+    "domains": Reader(_domains, _read_domains),
+    "zip": Reader(_zip, _read_lines),
+    "desk": Reader(_desk, _read_desk),
     "heic": Reader(_heic, lambda path: _read_lines(path.parent)),
     "emissions": Reader(_copied("test.npz", "run/emissions"), _read_emissions),
     "symbols": Reader(_copied("symbols.json", "run/emissions"), _read_emissions),
@@ -480,6 +545,8 @@ READERS = {
     "model-config": Reader(_copied("config.json", "model"), _read_model),
     "model-processor": Reader(_copied("crnn_processor.json", "model"), _read_model),
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
+    "trocr-tokenizer": Reader(_model_folder("trocr", "tokenizer.json"), _read_model),
+    "whisper-config": Reader(_model_folder("whisper", "config.json"), _read_model),
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
     "run-predictions": Reader(_copied("predictions.parquet", "run"), lambda path: _evaluate(path.parent)),
     "knowledge": Reader(_knowledge, _read_knowledge),

@@ -6,6 +6,7 @@ whoever asked is answered when it is on disk (`synchronous = FULL` in WAL mode).
 
 import json
 import queue
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +62,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+_DAMAGED = re.compile("no such|decode|malformed")
+"""What SQLite says of a damaged file where it might as well be a full disk or one that does not answer."""
+
+
 class Store:
     """The database of a project folder."""
 
@@ -77,14 +82,14 @@ class Store:
         self._thread.start()
 
     def _open(self) -> sqlite3.Connection:
-        connection = self._connect()
         try:
+            connection = self._connect()
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found > VERSION:
                 raise FadaError(f"{self.path}: written by a newer version of fada (format {found}). Update fada.")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeError) as error:
             if is_full(error):
                 raise
             raise FadaError(f"{self.path}: cannot be opened as the database of a desk ({error}).") from None
@@ -163,7 +168,12 @@ class Store:
             connection.execute("PRAGMA query_only = ON")
             with self._lock:
                 self._opened.append(connection)
-        return [dict(row) for row in connection.execute(query, values)]
+        try:
+            return [dict(row) for row in connection.execute(query, values)]
+        except (sqlite3.DatabaseError, UnicodeError) as error:
+            if not isinstance(error, sqlite3.OperationalError) or _DAMAGED.search(str(error)):
+                raise FadaError(f"{self.path}: the database is damaged ({error}). Take it from a copy.") from None
+            raise
 
     def row(self, query: str, *values: Any) -> Row | None:
         """The first row of a query."""
