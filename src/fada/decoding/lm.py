@@ -19,7 +19,7 @@ import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing
 from fada.decoding import lm_store
-from fada.decoding.kernels.automaton import Automaton, packed, walk
+from fada.decoding.kernels.automaton import Automaton, packed_arcs, packed_states, walk
 from fada.decoding.lm_train import COMPONENT_ARRAYS, END, Component, check_component, divided, read_arpa, train, uniform
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -158,13 +158,14 @@ class CharNgram:
         backoff = np.concatenate([*(c.backoff for c in self.components), [0.0]])
         character = np.concatenate([c.character for c in self.components])
         target = np.concatenate([c.target + s for c, s, _ in parts])
-        state_numbers, state_weights = packed((first, suffix), backoff)
-        arc_numbers, arc_weights = packed((character, target), np.concatenate([c.log_prob for c in self.components]))
+        state = packed_states(first, suffix, backoff, character)
+        arc = packed_arcs(character, target, np.concatenate([c.log_prob for c in self.components]))
         return Automaton(
-            state_numbers=state_numbers,
-            state_weights=state_weights,
-            arc_numbers=arc_numbers,
-            arc_weights=arc_weights,
+            state_numbers=state.view(np.int32),
+            state_weights=state,
+            state_bits=state.view(np.int64),
+            arc_numbers=arc.view(np.int32),
+            arc_weights=arc,
             start=np.array([c.start + s for c, s, _ in parts], np.int32),
             mixture=np.array(self.weights),
             text_first=text_first,

@@ -7,17 +7,24 @@ import numpy as np
 from numba import njit
 
 from fada.decoding.kernels.memory import INLINED, pointers
+from fada.decoding.kernels.vectors import ones
+
+KNOWN_BITS = 128
+"""Characters with a lower number have a bit in every state."""
 
 
 class Automaton(NamedTuple):
     """A mixture of components over the classes of a recogniser, for compiled code."""
 
     state_numbers: np.ndarray
-    """(4 · (states + 1),) int32, four for each state, of which two are used: where its arcs start (a root has one for
+    """(8 · (states + 1),) int32, eight for each state, of which two are used: where its arcs start (a root has one for
     every character), and the state one character shorter, -1 at a root."""
     state_weights: np.ndarray
-    """(2 · (states + 1),) float64, the same memory: the second of each state is the log weight of leaving it for its
+    """(4 · (states + 1),) float64, the same memory: the second of each state is the log weight of leaving it for its
     suffix. What is read together lies together, for reading it is most of the time."""
+    state_bits: np.ndarray
+    """(4 · (states + 1),) int64, the same memory: in the last two of each state, those bits are 1 that have the number
+    of a character with an arc: whether there is one, and which it is, is known without a look at the arcs."""
     arc_numbers: np.ndarray
     """(4 · arcs,) int32, four for each arc: its character, ascending within a state, and the state it reaches."""
     arc_weights: np.ndarray
@@ -55,23 +62,33 @@ def step(lm: Automaton, states: Any, components: int, characters: int, c: int, r
         mixed = 0.0
         for m in range(components):
             state = reached[m]
-            wanted = lm.text[m * characters + i]
+            wanted = np.int64(lm.text[m * characters + i])
             log_prob = lm.text_share[m * characters + i]
             while True:
-                low = lm.state_numbers[4 * state]
-                if lm.state_numbers[4 * state + 1] < 0:
+                low = np.int64(lm.state_numbers[8 * state])
+                if lm.state_numbers[8 * state + 1] < 0:
                     low += wanted
                     break
-                count = lm.state_numbers[4 * state + 4] - low
-                found = count > 0
-                while count > 1:  # without a branch, which could not be foreseen
-                    half = count >> 1
-                    low += half * (lm.arc_numbers[4 * (low + half)] <= wanted)
-                    count -= half
-                if found and lm.arc_numbers[4 * low] == wanted:
-                    break
-                log_prob += lm.state_weights[2 * state + 1]
-                state = lm.state_numbers[4 * state + 1]
+                word = lm.state_bits[4 * state + 2]
+                if wanted >= 64:
+                    low += ones(word)
+                    word = lm.state_bits[4 * state + 3]
+                if wanted < KNOWN_BITS:
+                    low += ones(word & ((1 << (wanted & 63)) - 1))
+                    if (word >> (wanted & 63)) & 1:
+                        break
+                else:
+                    low += ones(word)
+                    count = lm.state_numbers[8 * state + 8] - low
+                    found = count > 0
+                    while count > 1:
+                        half = count >> 1
+                        low += half * (lm.arc_numbers[4 * (low + half)] <= wanted)
+                        count -= half
+                    if found and lm.arc_numbers[4 * low] == wanted:
+                        break
+                log_prob += lm.state_weights[4 * state + 1]
+                state = lm.state_numbers[8 * state + 1]
             log_prob += lm.arc_weights[2 * low + 1]
             reached[m] = lm.arc_numbers[4 * low + 1]
             if components == 1:
@@ -100,9 +117,25 @@ def walk(lm: Automaton, each: np.ndarray) -> None:
         states[:] = reached
 
 
-def packed(numbers: tuple[np.ndarray, np.ndarray], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two columns of whole numbers and one of weights, each (n,), side by side: as (4 n,) int32 and (2 n,) float64."""
-    memory = np.zeros((len(weights), 2))
-    memory.view(np.int32)[:, 0], memory.view(np.int32)[:, 1] = numbers
-    memory[:, 1] = weights
-    return memory.view(np.int32).reshape(-1), memory.reshape(-1)
+def packed_states(first: np.ndarray, suffix: np.ndarray, backoff: np.ndarray, character: np.ndarray) -> np.ndarray:
+    """States side by side, (4 · states,) float64 where a line of the processor's memory begins: where the arcs of each
+    start, (states,) int32 like its suffix, and its weight; and the bits of the characters of its arcs, (arcs,).
+    """
+    memory = np.zeros(4 * len(first) + 8)
+    memory = memory[-memory.ctypes.data % 64 // 8 :][: 4 * len(first)]
+    memory.view(np.int32)[0::8], memory.view(np.int32)[1::8] = first, suffix
+    memory[1::4] = backoff
+    for i in range(KNOWN_BITS // 64):
+        bits = np.where(character >> 6 == i, np.uint64(1) << (character & 63).astype(np.uint64), np.uint64(0))
+        # Each bit is there once, so that a difference of sums has the bits of a state, whatever the sums are.
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
+        memory.view(np.uint64)[2 + i :: 4] = np.diff(sums[first], append=sums[-1:])
+    return memory
+
+
+def packed_arcs(character: np.ndarray, target: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
+    """Arcs side by side, (2 · arcs,) float64: character and target, (arcs,) int32 each, and log-probability."""
+    memory = np.zeros((len(log_prob), 2))
+    memory.view(np.int32)[:, 0], memory.view(np.int32)[:, 1] = character, target
+    memory[:, 1] = log_prob
+    return memory.reshape(-1)

@@ -4,9 +4,9 @@ A hypothesis is a node of a trie of label sequences; the live ones occupy slots.
 in its slot; one that drops out and comes back finds its old node, and with it its living children. Probabilities are
 kept in the linear domain, rescaled when they get small, so that merging two paths is one addition.
 
-The beam of the next frame is the exact best `beam_size` of all (hypothesis, class) pairs: a heap of that size is filled
-with the hypotheses as they are, then with their extensions in falling order of what a class can contribute at most,
-until the bound says that nothing better can follow.
+The beam of the next frame is the exact best `beam_size` of all (hypothesis, class) pairs: to the hypotheses as they are
+come their extensions by the class that can contribute most, then those by the others in falling order, until the bound
+says that nothing better can follow.
 
 What is not asked for is None (language model, step table, given beginnings), and is not compiled: every ``is None``
 below is answered by the compiler. The parts are functions that become one when they are compiled.
@@ -19,13 +19,23 @@ import numpy as np
 from numba import carray, njit
 
 from fada.decoding.kernels.automaton import Automaton, step
+from fada.decoding.kernels.best import insert, make_heap, sift_down
+from fada.decoding.kernels.classes import (
+    FEW,
+    contributions,
+    gather,
+    is_normalized,
+    mark,
+    most_promising,
+    next_waiting,
+)
 from fada.decoding.kernels.distance import SORTED_W2, counted_distance, w2_value
-from fada.decoding.kernels.heap import push, sift_down, worse
 from fada.decoding.kernels.memory import (
     CONSTANT,
     DISTANCE,
     ENTRY,
     EXTRA,
+    FRAME,
     FREE,
     HIGHEST,
     INLINED,
@@ -77,10 +87,11 @@ from fada.decoding.kernels.records import (
     Targets,
     Terms,
 )
+from fada.decoding.kernels.vectors import BLOCK
 
 _LOWEST = -1e300
-_FEW = 32
-"""Up to this number, classes are sorted; more of them are taken from a heap as they are needed."""
+_FEW_HYPOTHESES = 12
+"""So many are kept in order; more of them in a heap, the worst in front."""
 _ROUNDING = 1.0 + 1e-12
 _TINY = 1e-30
 """Probabilities are rescaled when the largest falls below this."""
@@ -100,46 +111,6 @@ class Target(NamedTuple):
     """(n,) float64."""
     q_squares: float
     q_mean: float
-
-
-@njit(**PART, fastmath={"reassoc", "contract", "nsz"})
-def _row_sum(frame: Any, V: int, bits: Any, powers: Any) -> np.floating:
-    """Σ exp of a frame, at most 6 % too high; NaN if NaN or +inf is in it.
-
-    The bits of a float32 are its base-2 logarithm, linearly interpolated: writing x / log 2 there gives exp(x) in two
-    operations that run in vector registers. `powers` is the float32 view of `bits`.
-    """
-    sound = np.float32(0.0)
-    for c in range(V):
-        x = np.float32(frame[c])
-        y = np.float32(-87.0) if x < np.float32(-87.0) else x
-        sound += y
-        z = np.float32(88.0) if y > np.float32(88.0) else y
-        bits[c] = np.int32(z * np.float32(12102203.0) + np.float32(1065353216.0))
-    total = np.float32(0.0)
-    for c in range(V):
-        total += powers[c]
-    return total if sound < np.float32(1e30) else np.float32(math.nan)
-
-
-@njit(**INLINED)
-def _is_normalized(beam: Beam, terms: Terms, line: Any, T: int) -> bool:
-    """Whether the probabilities of every frame seem to sum to about 1."""
-    for t in range(T):
-        if not 0.985 <= _row_sum(shifted(line, t * terms.V), terms.V, beam.bits, beam.powers) <= 1.075:
-            return False
-    return True
-
-
-@njit(**PART)
-def _contributions(frame: Any, V: int, lam: float, ceiling: Any, threshold: float, gain: Any) -> int:
-    """The most each class can add to a score in a frame; returns how many reach `threshold`. Runs in vectors."""
-    count = 0
-    for c in range(V):
-        x = lam * frame[c] + ceiling[c]
-        gain[c] = x
-        count += x >= threshold
-    return count
 
 
 @njit(**INLINED)
@@ -210,6 +181,8 @@ def _start(beam: Beam, terms: Terms, target: Target, table: TableArrays | None, 
     _set_ceilings(beam, terms, target, table, lm, 0.0)
     for c in range(terms.V):
         beam.computed_at[c] = -1
+    for c in range(terms.V, (terms.V + BLOCK - 1) // BLOCK * BLOCK):
+        beam.gain[c] = -math.inf
     beam.parent[0] = -1
     beam.label[0] = -1
     beam.child[0] = -1
@@ -247,6 +220,18 @@ def _start(beam: Beam, terms: Terms, target: Target, table: TableArrays | None, 
         value_of[CONSTANT] = target.q_mean
 
 
+@njit(**PART)
+def _next_frame(beam: Beam, terms: Terms) -> int:
+    """Count the frames, from 1 to 255 over and over: what `has_child` has of the last time is then forgotten."""
+    now = beam.counter[FRAME] + 1
+    if now > 255:
+        now = 1
+        for i in range((2 * terms.K + 1) * terms.V):
+            beam.has_child[i] = 0
+    beam.counter[FRAME] = now
+    return now
+
+
 @njit(**INLINED)
 def _stay(beam: Beam, terms: Terms, frame: Any, t: int, n_active: int) -> None:
     """The probabilities of the hypotheses as they are after frame `t`: after a blank, or their last label again, or as
@@ -266,13 +251,14 @@ def _stay(beam: Beam, terms: Terms, frame: Any, t: int, n_active: int) -> None:
             value_of[s * VALUES + NEW_LABEL] = value_of[s * VALUES + P_LABEL] * probability[c]
         else:
             value_of[s * VALUES + NEW_LABEL] = 0.0
+    now = _next_frame(beam, terms)
     for a in range(n_active):
         s = active[a]
         c = place_of[s * PLACES + LAST]
         if c >= 0:
             above = slot_of[parent[place_of[s * PLACES + NODE]]]
             if above >= 0:
-                beam.has_child[above * terms.V + c] = 1
+                beam.has_child[above * terms.V + c] = now
                 value_of[s * VALUES + NEW_LABEL] += (
                     value_of[above * VALUES + P_BLANK]
                     if place_of[above * PLACES + LAST] == c
@@ -282,8 +268,8 @@ def _stay(beam: Beam, terms: Terms, frame: Any, t: int, n_active: int) -> None:
 
 @njit(**INLINED)
 def _rank(beam: Beam, terms: Terms, n_active: int, root: int) -> tuple[int, float, float, float]:
-    """Fill the heap with the hypotheses as they are: how many have a probability, the highest bound of an extension,
-    the lowest score, the largest probability. The one in slot `root` is always the best.
+    """Score the hypotheses as they are: how many have a probability, the highest bound of an extension, the score that
+    an extension must reach, the largest probability. The one in slot `root` is always the best.
     """
     value_of, active = beam.value_of, beam.active
     size = 0
@@ -299,12 +285,12 @@ def _rank(beam: Beam, terms: Terms, n_active: int, root: int) -> tuple[int, floa
             value = terms.lam * value_of[s * VALUES + NEW_LOG] + value_of[s * VALUES + REST]
             if s == root:
                 value = math.inf
-            beam.heap_score[size] = value
-            beam.heap_key[size] = (np.int64(s) << terms.shift) | terms.blank
+            beam.score[size] = value
+            beam.key[size] = (np.int64(s) << terms.shift) | terms.blank
             size += 1
             lowest_score = min(lowest_score, value)
             largest = max(largest, mass)
-    return size, best_base, lowest_score, largest
+    return size, best_base, lowest_score if size == terms.K else -math.inf, largest
 
 
 @njit(**INLINED)
@@ -314,62 +300,6 @@ def _loosest(beam: Beam, n_active: int) -> float:
     for a in range(n_active):
         loose = max(loose, beam.value_of[beam.active[a] * VALUES + LOOSE])
     return loose
-
-
-@njit(**INLINED)
-def _gather(beam: Beam, found: int, threshold: float) -> int:
-    """The classes that reach `threshold`, in falling order of their gain; returns how many are in order: all, or none,
-    if they are too many to be sorted, for most will never be reached. Then they wait in a heap.
-    """
-    gain, candidates, best_gain, best_class = beam.gain, beam.candidates, beam.best_gain, beam.best_class
-    j = 0
-    c = 0
-    while j < found:
-        candidates[j] = c
-        j += gain[c] >= threshold
-        c += 1
-    if found <= _FEW:
-        for j in range(found):
-            c = candidates[j]
-            x = gain[c]
-            i = j
-            while i > 0 and best_gain[i - 1] < x:
-                best_gain[i] = best_gain[i - 1]
-                best_class[i] = best_class[i - 1]
-                i -= 1
-            best_gain[i] = x
-            best_class[i] = c
-        return found
-    for j in range(found):
-        beam.waiting_score[j] = -gain[candidates[j]]
-        beam.waiting_class[j] = candidates[j]
-    for j in range((found >> 1) - 1, -1, -1):
-        sift_down(beam.waiting_score, beam.waiting_class, j, found)
-    return 0
-
-
-@njit(**INLINED)
-def _next_waiting(beam: Beam, ready: int, found: int) -> None:
-    """Take the class with the highest gain from the heap."""
-    waiting_score, waiting_class = beam.waiting_score, beam.waiting_class
-    beam.best_gain[ready] = -waiting_score[0]
-    beam.best_class[ready] = waiting_class[0]
-    left = found - ready - 1
-    waiting_score[0] = waiting_score[left]
-    waiting_class[0] = waiting_class[left]
-    sift_down(waiting_score, waiting_class, 0, left)
-
-
-@njit(**INLINED)
-def _forget_children(beam: Beam, terms: Terms, n_active: int) -> None:
-    """Clear what the live hypotheses have set in their living parents' rows of `has_child`."""
-    place_of, active = beam.place_of, beam.active
-    for a in range(n_active):
-        s = active[a]
-        if place_of[s * PLACES + LAST] >= 0:
-            above = beam.slot_of[beam.parent[place_of[s * PLACES + NODE]]]
-            if above >= 0:
-                beam.has_child[above * terms.V + place_of[s * PLACES + LAST]] = 0
 
 
 @njit(**INLINED)
@@ -510,80 +440,101 @@ def _extend(
     lm: Automaton | None,
     n_active: int,
     size: int,
+    best_base: float,
     lowest_score: float,
-    found: int,
-    ready: int,
     unknown: np.ndarray,
-) -> int:
-    """Push the extensions that are among the best into the heap, whose worst has `lowest_score`; returns its size."""
+) -> tuple[int, int]:
+    """Add the extensions that are among the best to the hypotheses, of which there are `size`: those by the class that
+    can gain most come first, for they raise the `lowest_score` that the others must reach. Returns how many hypotheses
+    and extensions there are, at most K, and how many extensions were good enough at first.
+    """
     value_of, place_of, active, has_child = beam.value_of, beam.place_of, beam.active, beam.has_child
     best_gain, best_class, slack = beam.best_gain, beam.best_class, beam.slack
-    heap_score, heap_key = beam.heap_score, beam.heap_key
     lam, K, V = terms.lam, terms.K, terms.V
-    full = size == K
-    # The last frame's heap had its worst in front; the better come first here, so that fewer extensions get in that
-    # must leave again.
-    for a in range(n_active - 1, -1, -1):
-        s = active[a]
-        log_total = value_of[s * VALUES + LOG_TOTAL]
-        base = lam * log_total + value_of[s * VALUES + EXTRA]
-        bound = lam * log_total + value_of[s * VALUES + REACH]
-        for i in range(found):
-            if i == ready:
-                _next_waiting(beam, ready, found)
-                ready += 1
-            if full and bound + best_gain[i] < lowest_score:
-                break
-            c = best_class[i]
-            if has_child[s * V + c]:
-                continue
-            value = base + best_gain[i] - slack[c]
-            if c == place_of[s * PLACES + LAST]:
-                if value_of[s * VALUES + P_BLANK] <= 0.0:
+    now = beam.counter[FRAME]
+    if K <= _FEW_HYPOTHESES:
+        for i in range(size):
+            insert(beam.score, beam.key, i, K, beam.score[i], beam.key[i])
+    elif size == K:
+        make_heap(beam.score, beam.key, K)
+    added = 0
+    many = ready = 1
+    best = most_promising(beam, V)
+    best_class[0] = best
+    best_gain[0] = beam.gain[best]
+    for turn in range(2):
+        if turn == 1:
+            many = gather(beam, V, best, max(lowest_score - best_base, _LOWEST))
+            ready = many if many <= FEW else 0
+        for a in range(n_active if many > 0 else 0):
+            s = active[a]
+            log_total = value_of[s * VALUES + LOG_TOTAL]
+            base = lam * log_total + value_of[s * VALUES + EXTRA]
+            bound = lam * log_total + value_of[s * VALUES + REACH]
+            for i in range(many):
+                if i == ready:
+                    next_waiting(beam, ready, many)
+                    ready += 1
+                if bound + best_gain[i] < lowest_score:
+                    break
+                c = best_class[i]
+                if has_child[s * V + c] == now:
                     continue
-                value += lam * (math.log(value_of[s * VALUES + P_BLANK]) - log_total)
-            is_general = False
-            if table is not None:
-                is_general = _is_general(terms, table, place_of[s * PLACES + TAIL], c)
-            told = 0.0
-            if lm is not None:
-                at = _memo_place(beam, terms, s, c)
-                known = _remembers(beam, terms, at, s, c)
-                told = terms.lm_weight * (beam.memo_value[at] if known else _most(beam, terms, lm, s, c))
-                if full and not is_general and value + told < lowest_score:
+                value = base + best_gain[i] - slack[c]
+                if c == place_of[s * PLACES + LAST]:
+                    if value_of[s * VALUES + P_BLANK] <= 0.0:
+                        continue
+                    value += lam * (math.log(value_of[s * VALUES + P_BLANK]) - log_total)
+                is_general = False
+                if table is not None:
+                    is_general = _is_general(terms, table, place_of[s * PLACES + TAIL], c)
+                told = 0.0
+                if lm is not None:
+                    at = _memo_place(beam, terms, s, c)
+                    known = _remembers(beam, terms, at, s, c)
+                    told = terms.lm_weight * (beam.memo_value[at] if known else _most(beam, terms, lm, s, c))
+                    if not is_general and value + told < lowest_score:
+                        continue
+                if table is not None:
+                    if is_general:
+                        program = _program_of(terms, table, place_of[s * PLACES + TAIL], c)
+                        if program < 0:
+                            _ask_for(beam, terms, table, place_of[s * PLACES + TAIL], c, unknown)
+                            continue
+                        if table.refused[program]:
+                            continue
+                        value = _after_program(beam, terms, target, table, s, c, program, value)
+                    elif terms.guided:
+                        room_left = value + told - lowest_score
+                        value = _after_character(beam, terms, target, s, table.cell[c], value, room_left)
+                        if value == -math.inf:
+                            continue
+                if lm is not None:
+                    if value + told < lowest_score:
+                        continue
+                    if not known:
+                        _ask(beam, terms, lm, at, s, c)
+                    value += terms.lm_weight * beam.memo_value[at]
+                if value < lowest_score:
                     continue
-            if table is not None:
-                if is_general:
-                    program = _program_of(terms, table, place_of[s * PLACES + TAIL], c)
-                    if program < 0:
-                        _ask_for(beam, terms, table, place_of[s * PLACES + TAIL], c, unknown)
-                        continue
-                    if table.refused[program]:
-                        continue
-                    value = _after_program(beam, terms, target, table, s, c, program, value)
-                elif terms.guided:
-                    room_left = value + told - lowest_score if full else math.inf
-                    value = _after_character(beam, terms, target, s, table.cell[c], value, room_left)
-                    if value == -math.inf:
-                        continue
-            if lm is not None:
-                if full and value + told < lowest_score:
-                    continue
-                if not known:
-                    _ask(beam, terms, lm, at, s, c)
-                value += terms.lm_weight * beam.memo_value[at]
-            key = (np.int64(s) << terms.shift) | c
-            if not full:
-                push(heap_score, heap_key, size, value, key)
-                size += 1
-                full = size == K
-                lowest_score = heap_score[0]
-            elif worse(lowest_score, heap_key[0], value, key):
-                heap_score[0] = value
-                heap_key[0] = key
-                sift_down(heap_score, heap_key, 0, size)
-                lowest_score = heap_score[0]
-    return size
+                key = (np.int64(s) << terms.shift) | c
+                added += 1
+                if K <= _FEW_HYPOTHESES:
+                    size = insert(beam.score, beam.key, size, K, value, key)
+                    lowest_score = beam.score[K - 1] if size == K else lowest_score
+                elif size < K:
+                    beam.score[size] = value
+                    beam.key[size] = key
+                    size += 1
+                    if size == K:
+                        make_heap(beam.score, beam.key, K)
+                        lowest_score = beam.score[0]
+                elif value > lowest_score or key < beam.key[0]:
+                    beam.score[0] = value
+                    beam.key[0] = key
+                    sift_down(beam.score, beam.key, 0, K)
+                    lowest_score = beam.score[0]
+    return size, added
 
 
 @njit(**INLINED)
@@ -816,13 +767,13 @@ def _write_best(
     beam: Beam, lam: float, n_active: int, nbest: int, log_scale: float, results: Results, line: int, T: int
 ) -> None:
     """The best hypotheses of the last frame, as many as are wanted."""
-    value_of, active, heap_score = beam.value_of, beam.active, beam.heap_score
+    value_of, active, score = beam.value_of, beam.active, beam.score
     for a in range(n_active):
-        heap_score[a] = lam * value_of[active[a] * VALUES + LOG_TOTAL] + value_of[active[a] * VALUES + REST]
+        score[a] = lam * value_of[active[a] * VALUES + LOG_TOTAL] + value_of[active[a] * VALUES + REST]
     for k in range(min(nbest, n_active)):
         best = -1
         for a in range(n_active):
-            if active[a] >= 0 and (best < 0 or heap_score[a] > heap_score[best]):
+            if active[a] >= 0 and (best < 0 or score[a] >= score[best]):
                 best = a
         s = active[best]
         active[best] = -1
@@ -830,7 +781,7 @@ def _write_best(
         results.lengths[line * nbest + k] = _write_labels(
             labels, beam.place_of[s * PLACES + NODE], beam.parent, beam.label
         )
-        results.values[(line * nbest + k) * 4 + 0] = heap_score[best] + lam * log_scale
+        results.values[(line * nbest + k) * 4 + 0] = score[best] + lam * log_scale
         results.values[(line * nbest + k) * 4 + 1] = value_of[s * VALUES + LOG_TOTAL] + log_scale
         results.values[(line * nbest + k) * 4 + 2] = value_of[s * VALUES + DISTANCE]
         results.values[(line * nbest + k) * 4 + 3] = value_of[s * VALUES + LM_TOTAL]
@@ -864,7 +815,7 @@ def search_lines(
         results: written.
         unknown: (many,) int64 written: steps asked for and not found; the first element holds their number.
     """
-    K, V, n, nbest, blank = terms.K, terms.V, terms.n, terms.nbest, terms.blank
+    V, n, nbest, blank = terms.V, terms.n, terms.nbest, terms.blank
     beam = carved(start, sizes)
     if table is not None:
         _by_length(beam, terms)
@@ -881,7 +832,7 @@ def search_lines(
         rows = pointer(lines.address[line], lines.like)
         for k in range(nbest):
             written.lengths[line * nbest + k] = -1
-        if checks and not _is_normalized(beam, terms, rows, T):
+        if checks and not is_normalized(terms, rows, T):
             written.status[line] = UNNORMALIZED
             continue
         g = target_of[line]
@@ -920,8 +871,8 @@ def search_lines(
                     continue
             if beginnings is not None and t < 0:
                 c = beginnings.labels[beginnings.label_starts[line] + given + t]
-                beam.heap_key[0] = (np.int64(beam.active[0]) << terms.shift) | c
-                size = 1
+                beam.key[0] = (np.int64(beam.active[0]) << terms.shift) | c
+                size = added = 1
                 _can_write(beam, terms, target, steps, c, unknown)
             else:
                 frame = shifted(rows, t * V)
@@ -932,42 +883,31 @@ def search_lines(
                     if beam.value_of[root * VALUES + NEW_BLANK] + beam.value_of[root * VALUES + NEW_LABEL] <= 0.0:
                         root = -1
                 size, best_base, lowest_score, largest = _rank(beam, terms, n_active, root)
-                full = size == K
 
-                # -- classes that can matter, in falling order of what they contribute at most
                 if table is not None:
                     if is_new and terms.bounds_step and terms.has_general:
                         _set_ceilings(beam, terms, target, steps, model, _loosest(beam, n_active))
                     is_new = False
-                threshold = lowest_score - best_base if full else _LOWEST
-                found = _contributions(frame, V, terms.lam, beam.ceiling, threshold, beam.gain)
-                if found == 0 and full:
-                    # Nothing can enter: the beam is the same, and only the probabilities move on.
-                    _forget_children(beam, terms, n_active)
-                    log_scale += _move_on(beam, n_active, largest)
-                    continue
-
-                # -- extensions
-                for i in range((size >> 1) - 1, -1, -1):
-                    sift_down(beam.heap_score, beam.heap_key, i, size)
-                if found > 0:
-                    ready = _gather(beam, found, threshold)
-                    size = _extend(
-                        beam, terms, target, steps, model, n_active, size, lowest_score, found, ready, unknown
+                contributions(frame, V, terms.lam, beam.ceiling, beam.gain)
+                added = 0
+                if mark(beam, V, max(lowest_score - best_base, _LOWEST)):
+                    size, added = _extend(
+                        beam, terms, target, steps, model, n_active, size, best_base, lowest_score, unknown
                     )
-
-            _forget_children(beam, terms, n_active)
-            if beam.counter[STATUS] != DONE:
-                break
             if size == 0:
                 beam.counter[STATUS] = NO_PATH
+            if beam.counter[STATUS] != DONE:
                 break
+            if added == 0 and size == n_active:
+                # Nothing can enter: the beam is the same, and only the probabilities move on.
+                log_scale += _move_on(beam, n_active, largest)
+                continue
 
             # -- the next beam; extensions go to free slots, for they still read the old state
             largest = 0.0
             for i in range(size):
-                s = beam.heap_key[i] >> terms.shift
-                c = beam.heap_key[i] & ((1 << terms.shift) - 1)
+                s = beam.key[i] >> terms.shift
+                c = beam.key[i] & ((1 << terms.shift) - 1)
                 if c == blank:
                     beam.upcoming[i] = s
                     largest = max(

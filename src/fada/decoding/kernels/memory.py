@@ -13,6 +13,7 @@ from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from fada.decoding.kernels.parts import PartCompiler
+from fada.decoding.kernels.vectors import BLOCK
 
 PART: dict[str, Any] = {
     "nogil": True,
@@ -39,8 +40,8 @@ symbol's own contribution); Σc², Σcq, the distance and the part of W2² one c
 character; the log-probability by the language model; how much more than one character a general step can gain."""
 NODE, LAST, TAIL, LENGTH, HIGHEST, PLACES = 0, 1, 2, 3, 4, 8
 """Its node in the trie, its last label, its tail (see `_symbols`), its number of characters and their highest count."""
-STATUS, NODES, FREE, COUNTERS = 0, 1, 2, 4
-"""How the line stands, how many nodes and free slots there are."""
+STATUS, NODES, FREE, FRAME, COUNTERS = 0, 1, 2, 3, 4
+"""How the line stands, how many nodes and free slots there are; the frames counted from 1 to 255, over and over."""
 MEMO = 4096
 """So many answers of the language model are remembered, a power of two."""
 
@@ -63,23 +64,25 @@ class Beam(NamedTuple):
     free: np.ndarray
     """(slots,) int32 slots of none."""
     has_child: np.ndarray
-    """(slots, V) uint8 whether the extension by a class is alive."""
+    """(slots, V) uint8 the frame, as counted, in which the extension by a class was last alive."""
     parent: np.ndarray
     """(nodes,) int32 of the trie, like the following: its parent, label, first child, next sibling; its slot, or -1."""
     label: np.ndarray
     child: np.ndarray
     sibling: np.ndarray
     slot_of: np.ndarray
-    heap_score: np.ndarray
-    """(K,) float64 what enters the next beam, the worst in front."""
-    heap_key: np.ndarray
-    """(K,) int64 slot and class."""
+    score: np.ndarray
+    """(K + 1,) float64 of what enters the next beam."""
+    key: np.ndarray
+    """(K + 1,) int64 its slot and class."""
     gain: np.ndarray
-    """(V,) float64 the most each class can add in this frame."""
+    """(V,) float64 the most each class can add in this frame; -inf up to the next multiple of BLOCK."""
     ceiling: np.ndarray
     """(V,) float64 the most it can add in any."""
     slack: np.ndarray
     """(V,) float64 how much of that is uncertain."""
+    marks: np.ndarray
+    """(blocks,) int64 of BLOCK classes each: the bits of those that can matter are 1."""
     candidates: np.ndarray
     """(V,) int32 classes that can matter."""
     best_gain: np.ndarray
@@ -94,9 +97,6 @@ class Beam(NamedTuple):
     """(V,) float64 of a class in the frame `computed_at`."""
     computed_at: np.ndarray
     """(V,) int32."""
-    bits: np.ndarray
-    """(V,) int32, and the same memory as float32."""
-    powers: np.ndarray
     words: np.ndarray
     """(slots, many) uint64 the counts of a hypothesis and behind them its `at_most` (see fada.decoding.guidance), to be
     copied in one go, which is fastest in whole blocks of 16 words."""
@@ -218,7 +218,12 @@ class Sizes(NamedTuple):
     words: int
     """64-bit words for the counts of all slots; 0 if they are not followed."""
     hypotheses: int
+    entries: int
+    """Of the next beam, and one that leaves."""
     classes: int
+    gains: int
+    """Of whole blocks of classes."""
+    blocks: int
     nodes: int
     """Of the trie."""
     longest: int
@@ -244,6 +249,7 @@ class Sizes(NamedTuple):
         """Those that a search needs: of the words for each hypothesis, and of the components of a language model."""
         slots = 2 * hypotheses + 1
         answers = MEMO if components else 0
+        blocks = -(-classes // BLOCK)
         return cls(
             slots=slots,
             values=slots * VALUES,
@@ -251,7 +257,10 @@ class Sizes(NamedTuple):
             children=slots * classes,
             words=slots * words_each,
             hypotheses=hypotheses,
+            entries=hypotheses + 1,
             classes=classes,
+            gains=BLOCK * blocks,
+            blocks=blocks,
             nodes=frames * (hypotheses + 1) + 2,
             longest=longest,
             states=slots * components,
@@ -268,9 +277,10 @@ class Sizes(NamedTuple):
 _LAYOUT: dict[str, tuple[Any, str]] = {
     "value_of": (types.float64, "values"),
     "words": (types.uint64, "words"),
-    "heap_score": (types.float64, "hypotheses"),
-    "heap_key": (types.int64, "hypotheses"),
-    "gain": (types.float64, "classes"),
+    "score": (types.float64, "entries"),
+    "key": (types.int64, "entries"),
+    "marks": (types.int64, "blocks"),
+    "gain": (types.float64, "gains"),
     "ceiling": (types.float64, "classes"),
     "slack": (types.float64, "classes"),
     "best_gain": (types.float64, "classes"),
@@ -293,7 +303,6 @@ _LAYOUT: dict[str, tuple[Any, str]] = {
     "slot_of": (types.int32, "nodes"),
     "best_class": (types.int32, "classes"),
     "computed_at": (types.int32, "classes"),
-    "bits": (types.int32, "classes"),
     "candidates": (types.int32, "classes"),
     "lm_state": (types.int32, "states"),
     "lm_context": (types.int32, "states"),
@@ -301,7 +310,7 @@ _LAYOUT: dict[str, tuple[Any, str]] = {
     "has_child": (types.uint8, "children"),
 }
 """What a work space is made of, one after the other, the widest numbers first: their type, and how many."""
-_ALIASES = {"tally": ("words", types.uint16), "powers": ("bits", types.float32)}
+_ALIASES = {"tally": ("words", types.uint16)}
 """The same memory by another name and type."""
 
 
