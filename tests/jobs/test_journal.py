@@ -27,7 +27,7 @@ from tests.support.jobs import transcribe
 class Stub:
     """Writes the id and the domain of every line; interrupts itself after a number of batches."""
 
-    kind, rows, characters, letters, emits = "seq2seq", 1, "", None, False
+    kind, rows, at_once, characters, letters, emits = "seq2seq", 1, 1, "", None, False
 
     def __init__(self, batches: Any = None) -> None:
         self.left = batches
