@@ -334,8 +334,13 @@ def test_a_name_of_the_hub_is_asked_for_as_it_is_written(monkeypatch: pytest.Mon
         asked.append(name)
         return {"model_type": "fada-crnn"}
 
+    def load(name: object) -> Any:
+        asked.append(name)
+        return small
+
+    small = registry.build("crnn:tiny", ["a"])
     monkeypatch.setattr(registry, "configuration", configuration)
-    monkeypatch.setattr(CRNNRecognizer, "load", lambda name, **_: asked.append(name))
+    monkeypatch.setattr(CRNNRecognizer, "load", load)
     registry.load_recognizer("owner/name")
     assert asked == ["owner/name", "owner/name"]
 
