@@ -1,5 +1,6 @@
 """Every reader of a file that comes from outside: a sound example, and how it is read to the end."""
 
+import gzip
 import io
 import json
 import shutil
@@ -15,14 +16,20 @@ from PIL import Image
 
 IMAGES = ("png", "jpg", "tif", "webp", "gif", "jp2", "bmp", "pgm")
 OLD = Path(__file__).parents[1] / "files" / "format-0.1"
+RESULTS = Path(__file__).parents[2] / "results" / "more-subword-synthetic-trocr"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """`make` writes a sound example into a folder and names the file to damage; `read` reads it to the last byte."""
+    """`make` writes a sound example into a folder and names the file to damage; `read` reads it to the last byte.
+
+    `needs` is a package that is not always installed; of a slow reader one case in so many as `share` is tried.
+    """
 
     make: Callable[[Path], Path]
     read: Callable[[Path], Any]
+    needs: str = "fada"
+    share: int = 1
 
 
 def _png() -> bytes:
@@ -92,6 +99,12 @@ def _pairs(folder: Path) -> Path:
     return folder / "a.gt.txt"
 
 
+def _ids(folder: Path) -> Path:
+    _pairs(folder)
+    (folder / "ids.json").write_text(json.dumps({"a": "MS 1/fol. 2 é", "b": "x"}), encoding="utf-8")
+    return folder / "ids.json"
+
+
 def _image(ending: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         Image.radial_gradient("L").resize((30, 10)).save(folder / f"a.{ending}")
@@ -111,6 +124,18 @@ def _read_text(path: Path) -> None:
     from fada.decoding.knowledge import read_texts
 
     read_texts([path])
+
+
+def _topics(folder: Path) -> Path:
+    path = folder / "topics.txt"
+    path.write_text("a dog at the park\n\n# no\nun été à Paris\n", encoding="utf-8")
+    return path
+
+
+def _read_topics(path: Path) -> None:
+    from fada.experiments.lipogram.story import read_topics
+
+    read_topics(path)
 
 
 def _domains(folder: Path) -> Path:
@@ -250,6 +275,16 @@ def _arpa(folder: Path) -> Path:
         encoding="utf-8",
     )
     return path
+
+
+def _gzipped(make: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    def pack(folder: Path) -> Path:
+        plain = make(folder)
+        path = plain.with_name(f"{plain.name}.gz")
+        path.write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+        return path
+
+    return pack
 
 
 def _knowledge(folder: Path) -> Path:
@@ -477,8 +512,41 @@ def _study(folder: Path) -> Path:
     return folder / "study.db"
 
 
+def _result(ending: str) -> Callable[[Path], Path]:
+    """A small result: five lines of three systems, and what is told of them without the lines' fingerprint."""
+
+    def make(folder: Path) -> Path:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        place = folder / RESULTS.name
+        place.mkdir()
+        told = json.loads((RESULTS / "0.json").read_text("utf-8"))
+        del told["made"]
+        for arm in told["arms"].values():
+            arm["history"] = arm["history"][:1]
+        (place / "0.json").write_text(json.dumps(told), encoding="utf-8")
+        texts = pq.read_table(RESULTS / "0.parquet")
+        lines, systems = texts["id"].unique()[:5], ["systems//standard", "systems//FADA-GD", "beams/standard/1"]
+        few = texts.filter(pc.and_(pc.is_in(texts["id"], lines), pc.is_in(texts["system"], pa.array(systems))))
+        pq.write_table(few, place / "0.parquet", compression="none", use_dictionary=False, store_schema=False)
+        return place / f"0.{ending}"
+
+    return make
+
+
+def _read_results(path: Path) -> None:
+    from fada.experiments.document import document
+    from fada.experiments.scoring import check_results
+
+    document(path.parents[1])
+    for _ in check_results(path.parents[1]):
+        pass
+
+
 @cache
-def _trainer(folder: Path) -> Any:
+def _trainer(folder: Path, epochs: int) -> Any:
     from fada.models import registry
     from fada.targets.target_set import TargetSet
     from fada.training.lines import LineDataset
@@ -488,7 +556,15 @@ def _trainer(folder: Path) -> Any:
 
     lines = list(image_lines(4, 0, "train"))
     settings = TrainSettings.of(
-        {"model": "crnn:tiny", "data": "lines", "out": folder, "epochs": 1, "threads": 1, "device": "cpu", "lam": 1.0}
+        {
+            "model": "crnn:tiny",
+            "data": "lines",
+            "out": folder,
+            "epochs": epochs,
+            "threads": 1,
+            "device": "cpu",
+            "lam": 1,
+        }
     )
     domains = sorted({str(line.domain) for line in lines})
     recognizer = registry.build("crnn:tiny", [str(line.text) for line in lines], domains=domains)
@@ -497,16 +573,19 @@ def _trainer(folder: Path) -> Any:
     return FadaTrainer(settings, recognizer, targets, data, data, folder / "checkpoints")
 
 
-def _checkpoint(name: str) -> Callable[[Path], Path]:
+def _checkpoint(name: str, epochs: int = 1) -> Callable[[Path], Path]:
+    """A file of the checkpoint after the first of so many epochs."""
+
     def make(folder: Path) -> Path:
-        _trainer(folder).fit(None)
-        [checkpoint] = (folder / "checkpoints").iterdir()
-        return checkpoint / name
+        _trainer(folder, epochs).fit(None)
+        for later in range(2, epochs + 1):
+            shutil.rmtree(folder / f"checkpoints/checkpoint-{later}")
+        return folder / "checkpoints" / "checkpoint-1" / name
 
     return make
 
 
-def _read_checkpoint(path: Path) -> None:
+def _read_checkpoint(path: Path, epochs: int = 1) -> None:
     """As it was written, and as earlier versions wrote it: without checksums."""
     from fada.training.checkpoints import CHECKSUMS, last_checkpoint
 
@@ -516,7 +595,7 @@ def _read_checkpoint(path: Path) -> None:
             shutil.copytree(path.parent.parent, copied, ignore=shutil.ignore_patterns(*without))
             found = last_checkpoint(copied)
             if found is not None:
-                trainer = _trainer(path.parents[2])
+                trainer = _trainer(path.parents[2], epochs)
                 trainer.args.output_dir = str(copied)
                 trainer.fit(found)
 
@@ -530,12 +609,14 @@ READERS = {
     "alto": Reader(_page_file("alto4"), _read_lines),
     "page": Reader(_page_file("page2019"), _read_lines),
     "pairs": Reader(_pairs, lambda path: _read_lines(path.parent)),
+    "ids": Reader(_ids, lambda path: _read_lines(path.parent)),
     **{kind: Reader(_image(kind), lambda path: _read_lines(path.parent)) for kind in IMAGES},
     "text": Reader(_text, _read_text),
+    "topics": Reader(_topics, _read_topics),
     "domains": Reader(_domains, _read_domains),
     "zip": Reader(_zip, _read_lines),
     "desk": Reader(_desk, _read_desk),
-    "heic": Reader(_heic, lambda path: _read_lines(path.parent)),
+    "heic": Reader(_heic, lambda path: _read_lines(path.parent), needs="pillow_heif"),
     "emissions": Reader(_copied("test.npz", "run/emissions"), _read_emissions),
     "symbols": Reader(_copied("symbols.json", "run/emissions"), _read_emissions),
     "targets": Reader(_copied("targets.json"), _read_targets),
@@ -547,6 +628,8 @@ READERS = {
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
     "trocr-tokenizer": Reader(_model_folder("trocr", "tokenizer.json"), _read_model),
     "whisper-config": Reader(_model_folder("whisper", "config.json"), _read_model),
+    "wav2vec-config": Reader(_model_folder("wav2vec2_with_alphabet", "config.json"), _read_model),
+    "wav2vec-alphabet": Reader(_model_folder("wav2vec2_with_alphabet", "ctc_symbols.json"), _read_model),
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
     "run-predictions": Reader(_copied("predictions.parquet", "run"), lambda path: _evaluate(path.parent)),
     "knowledge": Reader(_knowledge, _read_knowledge),
@@ -554,22 +637,32 @@ READERS = {
     "lm": Reader(_npz, _read_language_model),
     "lm-members": Reader(_members(_npz), _packed(".npz", _read_language_model)),
     "arpa": Reader(_arpa, _read_language_model),
+    "arpa-gzip": Reader(_gzipped(_arpa), _read_language_model),
     "words": Reader(_words, _read_words),
     "equivalences": Reader(_equivalences, _read_equivalences),
     "iiif": Reader(_manifest, _read_manifest),
     "outlines": Reader(_boxes, _read_boxes),
     "journal": Reader(_copied("out.tsv.journal"), _read_journal),
     "part-note": Reader(_part_note, _read_part_note),
-    "wav": Reader(_sound("a.wav"), _read_sound),
-    "flac": Reader(_sound("a.flac"), _read_sound),
-    "mp3": Reader(_sound("a.mp3"), _read_sound),
+    "wav": Reader(_sound("a.wav"), _read_sound, needs="soundfile"),
+    "flac": Reader(_sound("a.flac"), _read_sound, needs="soundfile"),
+    "mp3": Reader(_sound("a.mp3"), _read_sound, needs="soundfile"),
+    "ogg": Reader(_sound("a.ogg"), _read_sound, needs="soundfile"),
     "kenlm-trie": Reader(_kenlm("trie"), _read_kenlm),
     "kenlm-probing": Reader(_kenlm("probing"), _read_kenlm),
     "pdf": Reader(_pdf, _read_pdf),
     "trials": Reader(_trials, _read_trials),
     "study": Reader(_study, lambda path: _search_jointly(path, 3)),
+    "result": Reader(_result("json"), _read_results),
+    "result-texts": Reader(_result("parquet"), _read_results),
     "checkpoint-state": Reader(_checkpoint("fada_state.pt"), _read_checkpoint),
     "checkpoint-trainer": Reader(_checkpoint("trainer_state.json"), _read_checkpoint),
+    **{
+        f"checkpoint-{name}": Reader(
+            _checkpoint(f"{name}.pt", epochs=2), lambda path: _read_checkpoint(path, epochs=2), share=4
+        )
+        for name in ("optimizer", "scheduler")
+    },
 }
 
 

@@ -26,8 +26,12 @@ from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.crnn import PRESETS, CRNNForCTC, CRNNRecognizer
 from fada.models.registry import BUILT, load_recognizer
-from fada.models.wav2vec import TransformersCTCRecognizer
-from tests.support.model_folders import trocr_folder, wav2vec2_folder, whisper_folder
+from tests.support.model_folders import (
+    trocr_folder,
+    wav2vec2_folder,
+    wav2vec2_with_alphabet_folder,
+    whisper_folder,
+)
 
 
 @pytest.fixture(scope="module")
@@ -224,13 +228,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def wav2vec2_with_alphabet(folder: Path) -> Path:
-    made = TransformersCTCRecognizer.load(wav2vec2_folder(folder / "without"), ["abcd "])
-    made.save_pretrained(folder / "model")
-    return folder / "model"
-
-
-FOLDERS = {"trocr": trocr_folder, "whisper": whisper_folder, "wav2vec": wav2vec2_with_alphabet}
+FOLDERS = {"trocr": trocr_folder, "whisper": whisper_folder, "wav2vec": wav2vec2_with_alphabet_folder}
 
 
 @pytest.mark.parametrize("kind", FOLDERS)

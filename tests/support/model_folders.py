@@ -19,6 +19,7 @@ from transformers import (
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from fada.models.trocr import TrOCRRecognizer
+from fada.models.wav2vec import TransformersCTCRecognizer
 from tests.support import tiny_models
 
 TINY: dict[str, Any] = {"size": 16, "layers": (1, 1), "heads": 2, "height": 16, "width": 64, "channels": (4, 4, 8, 8)}
@@ -94,3 +95,9 @@ def wav2vec2_folder(folder: Path) -> Path:
     Wav2Vec2ForCTC(config).save_pretrained(folder)
     Wav2Vec2FeatureExtractor().save_pretrained(folder)
     return folder
+
+
+def wav2vec2_with_alphabet_folder(folder: Path) -> Path:
+    """One that has learnt to write a, b, c, d and the space."""
+    TransformersCTCRecognizer.load(wav2vec2_folder(folder / "without"), ["abcd "]).save_pretrained(folder / "model")
+    return folder / "model"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from fada.models.registry import load_network
 from fada.models.seq2seq import Seq2SeqRecognizer
 from fada.report.page import write_report
 from fada.runs.run import Run
-from fada.training.checkpoints import last_checkpoint, write_checksums
+from fada.training.checkpoints import CHECKSUMS, last_checkpoint, write_checksums
 from fada.training.history import Patience
 from fada.training.lines import EncodedDataset, LineDataset, WidthSampler
 from fada.training.reading import read_texts, score_texts
@@ -218,6 +219,43 @@ def test_any_changed_byte_of_a_checkpoint_is_found(tmp_path: Path, caplog: pytes
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
     assert "model.safetensors is not what was written" in caplog.text
+
+
+def other_shape(stored: dict[str, Any]) -> None:
+    stored["state"][0]["exp_avg"] = torch.zeros(3, 5)
+
+
+def other_optimizer(stored: dict[str, Any]) -> None:
+    stored["state"] = {n: {"step": torch.tensor(6.0), "momentum_buffer": None} for n in stored["state"]}
+
+
+OTHERS: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+    ("optimizer.pt", other_shape, "state of weights of another shape"),
+    ("optimizer.pt", other_optimizer, "momentum_buffer"),
+    ("optimizer.pt", lambda stored: stored["param_groups"][0].update(betas="x"), "the optimizer has the numbers"),
+    ("optimizer.pt", lambda stored: stored.clear(), "checkpoint-6: cannot be continued from"),
+    ("scheduler.pt", lambda stored: stored.update(last_epoch=None), "the optimizer has the numbers"),
+    ("rng_state.pth", lambda stored: stored.clear(), "checkpoint-6: cannot be continued from"),
+]
+
+
+def test_a_checkpoint_without_checksums_that_holds_other_values_is_a_sentence(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_after_the_last_epoch(data, tmp_path / "run", monkeypatch)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-12")
+    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-6"
+    (checkpoint / CHECKSUMS).unlink()
+    for name, change, says in OTHERS:
+        whole = (checkpoint / name).read_bytes()
+        stored = torch.load(checkpoint / name, weights_only=False)
+        change(stored)
+        torch.save(stored, checkpoint / name)
+        with pytest.raises(fada.FadaError, match=says) as error:
+            run(data, tmp_path / "run", resume=True)
+        assert "Delete this folder" in str(error.value)
+        (checkpoint / name).write_bytes(whole)
+    run(data, tmp_path / "run", resume=True)
 
 
 def test_a_checkpoint_whose_best_epoch_is_lost_is_not_continued(tmp_path: Path) -> None:

@@ -122,9 +122,15 @@ def check_results(folder: str | os.PathLike[str]) -> Iterator[str]:
             if not path.is_file():
                 yield f"{name}, seed {record.seed}: made by fada {record.fada_version} without texts; {NOT_RECOMPUTED}"
                 continue
-            for what, stored, found in _recomputed(record, path):
-                if not math.isclose(stored, found, abs_tol=1e-5):
-                    yield f"{name}, seed {record.seed}, {what}: stored {stored:g}, recomputed {found:g}."
+            try:
+                for what, stored, found in _recomputed(record, path):
+                    if not math.isclose(stored, found, abs_tol=1e-5):
+                        yield f"{name}, seed {record.seed}, {what}: stored {stored:g}, recomputed {found:g}."
+            except KeyError as error:
+                raise FadaError(
+                    f"{path}: has texts of {error}, of which {path.with_suffix('.json').name} tells nothing. "
+                    "Restore both files, or run the recipe again."
+                ) from None
     for path in sorted(Path(folder).glob("lipogram*/recipe.json")):
         yield from Experiment(LipogramRecipe.load(path), path.parent).differing()
 
@@ -136,6 +142,8 @@ def _recomputed(record: Record, path: Path) -> Iterator[tuple[str, float, float]
         raise FadaError(f"{path}: texts of other lines than {path.with_suffix('.json').name} tells of.")
     groups: dict[tuple[str, str], dict[str, list[str]]] = {}
     for name, texts in stored.systems.items():
+        if name.count("/") < 2:
+            raise KeyError(name)
         table, arm, system = name.split("/", 2)
         groups.setdefault((table, arm), {})[system] = texts
     points = {(point.arm, f"{point.lam:g}"): point.test_cer for point in record.lambda_curves.get("TR", [])}

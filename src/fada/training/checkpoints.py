@@ -5,6 +5,7 @@ import logging
 import shutil
 import zlib
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,6 +15,8 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_STATE = "fada_state.pt"
 CHECKSUMS = "checksums.json"
+_OF_A_WEIGHT = {"step", "exp_avg", "exp_avg_sq"}
+"""What AdamW knows of a weight: a number of steps and two moments of the weight's own shape."""
 _TORCH_FILES = (CHECKPOINT_STATE, "optimizer.pt", "scheduler.pt")
 
 
@@ -35,6 +38,27 @@ def last_checkpoint(folder: Path) -> Path | None:
 def write_checksums(folder: Path) -> None:
     """Write those of the files of a checkpoint, as its last file."""
     write_json(folder / CHECKSUMS, {file.name: _checksum(file) for file in sorted(folder.iterdir()) if _is_ours(file)})
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raise ValueError if an AdamW has loaded what is not the state of its own weights."""
+    for weight, known in optimizer.state.items():
+        if set(known) != _OF_A_WEIGHT:
+            raise ValueError(f"the optimizer knows {sorted(map(str, known))} of a weight")
+        wrong = [name for name in ("exp_avg", "exp_avg_sq") if known[name].shape != weight.shape]
+        if wrong or known["step"].numel() != 1:
+            raise ValueError("the optimizer has the state of weights of another shape")
+
+
+def numbers(optimizer: Any, scheduler: Any) -> list[dict[str, int]]:
+    """How many numbers stand under each name in the settings of an optimizer and of its scheduler."""
+
+    def count(settings: dict[str, Any]) -> dict[str, int]:
+        listed = {name: value if isinstance(value, list | tuple) else [value] for name, value in settings.items()}
+        return {name: len(values) for name, values in listed.items() if values and {*map(type, values)} <= {int, float}}
+
+    groups = [{name: one for name, one in group.items() if name != "params"} for group in optimizer.param_groups]
+    return [*map(count, groups), count(scheduler.state_dict())]
 
 
 def _is_ours(file: Path) -> bool:

@@ -24,13 +24,21 @@ from fada.models import registry
 from fada.models.network import Network
 from fada.targets.target_set import TargetSet
 from fada.training.callbacks import EarlyStopping, Epochs, Progress, StopOnSignal
-from fada.training.checkpoints import CHECKPOINT_STATE, write_checksums
+from fada.training.checkpoints import CHECKPOINT_STATE, check_optimizer, numbers, write_checksums
 from fada.training.history import Epoch, Patience
 from fada.training.lines import LineDataset, WidthSampler
 from fada.training.reading import read_texts, score_texts
 from fada.training.settings import TrainSettings
 
-OVERRIDDEN = ("_get_train_sampler", "_save_checkpoint", "_load_from_checkpoint", "_load_best_model", "_save")
+OVERRIDDEN = (
+    "_get_train_sampler",
+    "_save_checkpoint",
+    "_load_from_checkpoint",
+    "_load_optimizer_and_scheduler",
+    "_load_rng_state",
+    "_load_best_model",
+    "_save",
+)
 """The private methods of `transformers.Trainer` that are overridden here, and may change with it."""
 
 _BALANCE_EVERY = 10  # steps between two measurements of the gradient norms, for an adaptive λ
@@ -218,6 +226,21 @@ class FadaTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self._load_weights(resume_from_checkpoint)
 
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        with _sound(Path(checkpoint)):
+            expected = numbers(self.optimizer, self.lr_scheduler)
+            super()._load_optimizer_and_scheduler(checkpoint)
+            check_optimizer(self.optimizer)
+            if (found := numbers(self.optimizer, self.lr_scheduler)) != expected:
+                raise ValueError(f"the optimizer has the numbers {found}, expected {expected}")
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            with _sound(Path(checkpoint)):
+                super()._load_rng_state(checkpoint)
+
     def _load_best_model(self) -> None:
         # By its step: the folder may have been moved since.
         self._load_weights(f"{self.args.output_dir}/checkpoint-{self.state.best_global_step}")
@@ -225,8 +248,9 @@ class FadaTrainer(Trainer):
     def _load_weights(self, checkpoint: str) -> None:
         # Not the file as it is: some weights (those of ViT) have other names there than in the network, and the
         # Trainer would leave them as they are.
-        stored = type(self.recognizer.model).from_pretrained(checkpoint, dtype=torch.float32)
-        self.recognizer.model.load_state_dict(stored.state_dict())
+        with _sound(Path(checkpoint)):
+            stored = type(self.recognizer.model).from_pretrained(checkpoint, dtype=torch.float32)
+            self.recognizer.model.load_state_dict(stored.state_dict())
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         self.recognizer.save_pretrained(output_dir or str(self.args.output_dir))
@@ -237,6 +261,8 @@ def _sound(checkpoint: Path) -> Iterator[None]:
     """What the files of a damaged checkpoint raise, almost anything, as a sentence."""
     try:
         yield
+    except FadaError:
+        raise
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise FadaError(

@@ -111,6 +111,8 @@ def read_topics(path: str | os.PathLike[str]) -> tuple[str, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         raise FadaError(f"{path}: no such file, expected one topic on each line.") from None
+    except UnicodeDecodeError as error:
+        raise FadaError(f"{path}: not UTF-8 text ({error}). Save it as UTF-8, one topic on each line.") from None
     topics = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     if not topics:
         raise FadaError(f"{path}: no topic in it, expected one on each line, such as 'a dog at the park'.")
