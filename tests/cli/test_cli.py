@@ -118,6 +118,7 @@ def test_version_and_completion(run: Run) -> None:
         (["transcribe", "typo_path.png"], "typo_path.png: no such file or folder"),
         (["transcribe", "typo_path"], "typo_path: no such file or folder, and no model that comes with fada (french"),
         (["transcribe", "a/typo.png", "b.png"], "a/typo.png: no such file or folder"),
+        (["transcribe", "a.png", "--beam", "1000000000"], "the beam is 1000000000 wide, expected at most 10000"),
         (["transcribe", "french"], "nothing to transcribe is given"),
         (["nonsense"], "nonsense"),
     ],

@@ -119,6 +119,13 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(command: str, tm
     assert "file is a file, expected a folder" in str(told)
 
 
+@pytest.mark.parametrize("command", [name for name, option in options() if "--beam" in option.opts])
+def test_a_beam_that_no_memory_is_enough_for_is_refused_before_any_work(command: str) -> None:
+    done = CliRunner().invoke(app, [*command.split(), "--beam", "1000000000"])
+    assert isinstance(done.exception, FadaError)
+    assert "the beam is 1000000000 wide, expected at most 10000" in str(done.exception)
+
+
 def test_every_command_is_on_a_page() -> None:
     assert [command for command in COMMANDS if f"fada {command}" not in PAGES] == []
 

@@ -81,6 +81,16 @@ def test_what_is_lost_is_counted_and_the_rest_is_converted(tmp_path: Path) -> No
     run("data", "inspect", tmp_path / "broken.parquet", "--no-sheet", "--check", code=1)
 
 
+@pytest.mark.parametrize("asked", [(), ("--json",)])
+def test_looking_at_nothing_but_broken_images_ends_with_exit_code_1(asked: tuple[str, ...], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.png", "no image")
+        write(tmp_path / f"{name}.gt.txt", "text")
+    run("data", "inspect", tmp_path, "--no-sheet", "--check", *asked, code=1)
+    Image.new("L", (30, 10), 200).save(tmp_path / "a.png")
+    run("data", "inspect", tmp_path, "--no-sheet", "--check", *asked)
+
+
 def test_damaged_arrow_files_are_told_and_crash_nothing(tmp_path: Path) -> None:
     table = pa.Table.from_pylist([{"text": f"line {n}", "tags": ["a", "b"]} for n in range(50)])
     with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:

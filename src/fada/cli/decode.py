@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from fada.cli.options import KnowledgeOptions, with_knowledge
+from fada.cli.options import KnowledgeOptions, affordable, with_knowledge
 from fada.cli.output import echo
 from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE, words_of
 from fada.errors import FadaError
@@ -41,7 +41,9 @@ def decode(
     lam: float | None = typer.Option(None, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search. [0.5]"),
     scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
     distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
-    beam: int | None = typer.Option(None, "--beam", min=1, help="Hypotheses kept in the search. [5]"),
+    beam: int | None = typer.Option(
+        None, "--beam", min=1, callback=affordable, help="Hypotheses kept in the search. [5]"
+    ),
     nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line."),
     lm: Path | None = LM,
     lm_weight: float | None = LM_WEIGHT,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.options import affordable
 from fada.cli.output import echo
 
 
@@ -18,7 +19,9 @@ def export(
     ),
     data: str | None = typer.Option(None, "--data", help="Where the training lines are now, if they were moved."),
     order: int = typer.Option(6, "--lm-order", min=1, max=12, help="Order of the character language model."),
-    beam: int = typer.Option(10, "--beam", min=1, help="Beam of the decoder that comes with the model."),
+    beam: int = typer.Option(
+        10, "--beam", min=1, callback=affordable, help="Beam of the decoder that comes with the model."
+    ),
 ) -> None:
     """Write a model folder to share: half-precision weights, a model card; of CTC models also targets and a decoder.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from fada.cli.lipogram import MODEL
+from fada.cli.options import affordable
 from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 
 
@@ -20,7 +21,7 @@ def generate(
     warmup: float = typer.Option(0.0, "--warmup", min=0, help="Characters over which the guidance sets in."),
     distance: str = typer.Option("aligned_w2", "--distance", help="aligned_w2, sorted_w2, js, kl or w1."),
     forbid: str | None = typer.Option(None, "--forbid", "--forbidden", "-f", help="Characters not to be written."),
-    beams: int = typer.Option(5, "--beam", "--beams", "-b", min=1, help="Beam size."),
+    beams: int = typer.Option(5, "--beam", "--beams", "-b", min=1, callback=affordable, help="Beam size."),
     sample: bool = typer.Option(False, "--sample", help="Draw tokens at random instead of searching."),
     seed: int = typer.Option(0, "--seed", help="Of sampling."),
     tokens: int = typer.Option(100, "--tokens", min=1, help="Longest text, in tokens."),

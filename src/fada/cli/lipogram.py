@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from fada.cli.options import affordable
 from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 from fada.errors import FadaError
 
@@ -40,7 +41,7 @@ def lipogram(
     accents: bool = typer.Option(False, "--accents", help="Forbid the accented forms too (é with e)."),
     lam: float = typer.Option(0.5, "--lam", help="Weight of the model against the target, above 0 up to 1."),
     scale: float | None = typer.Option(None, "--scale", help="Factor of the distance; if not given, by mode."),
-    beams: int = typer.Option(4, "--beam", "--beams", "-b", min=1, help="Beam size."),
+    beams: int = typer.Option(4, "--beam", "--beams", "-b", min=1, callback=affordable, help="Beam size."),
     sample: bool = typer.Option(False, "--sample", help="Draw tokens at random instead of searching."),
     temperature: float = typer.Option(0.7, "--temperature", min=0.01, help="Of sampling."),
     seed: int = typer.Option(0, "--seed", help="Of sampling."),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -35,6 +35,18 @@ SHARD = typer.Option(
 
 
 CLUSTER = "On a cluster"
+
+Beam = TypeVar("Beam", int, None, list[int])
+
+
+def affordable(beam: Beam) -> Beam:
+    """The value of ``--beam``; one that no memory is enough for is refused before any work."""
+    from fada.decoding.weights import check_beam
+
+    for one in beam if isinstance(beam, list) else [beam]:
+        if one is not None:
+            check_beam(one)
+    return beam
 
 
 def _option(name: str, help: str, panel: str = PANEL, **more: Any) -> Any:

@@ -13,6 +13,7 @@ from fada.cli.options import (
     ClusterOptions,
     KnowledgeOptions,
     ReadingOptions,
+    affordable,
     with_cluster,
     with_knowledge,
     with_reading,
@@ -65,7 +66,9 @@ def transcribe(
     ),
     scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
     distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
-    beam: int | None = typer.Option(None, "--beam", min=1, help="Hypotheses kept in the search. [5, or as stored]"),
+    beam: int | None = typer.Option(
+        None, "--beam", min=1, callback=affordable, help="Hypotheses kept in the search. [5, or as stored]"
+    ),
     tuned: Path | None = typer.Option(
         None, "--tuned", help="Weights found by `fada tune`; what the four options above say goes first."
     ),
@@ -85,7 +88,7 @@ def transcribe(
     The built-in model finds out itself which of the languages it knows a page is in. A text (--text) helps more, the
     frequencies of characters (--targets) as well; a run folder brings its own targets.
     An interrupted job goes on where it stopped when the same command is given again. Lines that cannot be read are
-    reported and left out.
+    reported and left out; the exit code is 0 as long as some were read, and 1 if rows of a damaged table were lost.
     """
     import shutil
     import tempfile

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.options import ClusterOptions, KnowledgeOptions, with_cluster, with_knowledge
+from fada.cli.options import ClusterOptions, KnowledgeOptions, affordable, with_cluster, with_knowledge
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows, readable
 from fada.errors import FadaError
 
@@ -29,7 +29,7 @@ def tune(
     lam: list[float] = typer.Option([], help="λ to try; repeatable. Default: 0.05, 0.10, …, 0.95."),
     scale: list[float] = typer.Option([], help="Factor of the distance; repeatable. Default: 1, 10, 100."),
     distance: list[str] = typer.Option([], help="Distance; repeatable. Default: sorted_w2, aligned_w2."),
-    beam: list[int] = typer.Option([], help="Beam size; repeatable. Default: 5."),
+    beam: list[int] = typer.Option([], callback=affordable, help="Beam size; repeatable. Default: 5."),
     paper: bool = typer.Option(False, "--paper", help="Only the paper's grid: 19 values of λ, sorted W2, scale 1."),
     prior: bool = typer.Option(True, help="Try prior correction."),
     trials: int = typer.Option(0, min=0, help="Further settings by optuna (TPE), over all weights jointly."),

@@ -36,7 +36,7 @@ from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.kernels.memory import UNFIT, address_of
 from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
-from fada.decoding.weights import BEAM
+from fada.decoding.weights import BEAM, check_beam
 from fada.decoding.words import Word, checked, forced
 from fada.distances import DISTANCE, LAM, SCALE
 from fada.errors import FadaError
@@ -47,7 +47,6 @@ from fada.text.normalizer import TextNormalizer
 log = logging.getLogger(__name__)
 
 _MOST_CHARACTERS = 65_000
-_WIDEST_BEAM = 10_000
 _USUAL_FRAMES = 256
 _AS_WRITTEN = TextNormalizer(form="NFC", case="keep")
 
@@ -111,12 +110,7 @@ class CTCBeamDecoder:
     ) -> None:
         self.alphabet = alphabet_of(symbols, blank)
         self.symbols, self.blank = self.alphabet.symbols, self.alphabet.blank
-        self.beam_size = _check_count("beam_size", beam_size)
-        if self.beam_size > _WIDEST_BEAM:
-            raise FadaError(
-                f"beam_size is {beam_size}, expected at most {_WIDEST_BEAM}: beyond some hundred hypotheses the text "
-                "hardly changes, while time and memory grow with their number."
-            )
+        self.beam_size = check_beam(_check_count("beam_size", beam_size))
         self.threads = None if threads is None else _check_count("threads", threads)
         check_weight("lam", lam, 0, 1)
         check_weight("scale", scale, 0, np.inf)

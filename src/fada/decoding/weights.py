@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fada.distances import DISTANCE, SCALE
+from fada.errors import FadaError
 
 LanguageModel = Literal["none", "global", "domain", "over"]
 """None, that of all text, that of the line's domain, that of all text over what the recogniser has learnt."""
@@ -13,6 +14,17 @@ NO_GUIDANCE = 1.0
 """λ = 1 is plain beam search."""
 BEAM = 5
 """The paper's beam."""
+WIDEST_BEAM = 10_000
+
+
+def check_beam(beam: int) -> int:
+    """The beam, if it is one that memory and patience are enough for."""
+    if beam > WIDEST_BEAM:
+        raise FadaError(
+            f"the beam is {beam} wide, expected at most {WIDEST_BEAM}: beyond some hundred hypotheses the text hardly "
+            "changes, while time and memory grow with their number."
+        )
+    return beam
 
 
 class Weights(BaseModel):
@@ -27,7 +39,7 @@ class Weights(BaseModel):
     lam: float = Field(default=NO_GUIDANCE, ge=0, le=1)
     scale: float = Field(default=SCALE, ge=0)
     distance: str = DISTANCE
-    beam: int = Field(default=BEAM, ge=1)
+    beam: int = Field(default=BEAM, ge=1, le=WIDEST_BEAM)
     prior_weight: float = 0.0
     lm: LanguageModel = "none"
     lm_weight: float = 0.0
