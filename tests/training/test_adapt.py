@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -24,7 +26,7 @@ from fada.training.adapt import RECORD, REPLAY, adapt
 from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
 from tests.support.disks import files_up_to
-from tests.support.training_lines import drawn_line, image_lines, sound_lines
+from tests.support.training_lines import drawn_line, image_lines, sound_folder, sound_lines
 
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=60, learning_rate=2e-3, augment=0.3)
 pytestmark = pytest.mark.slow
@@ -196,3 +198,30 @@ def test_what_cannot_be_learnt_from_is_told(base: Path, corrected: list[Line], t
         told[name] = CliRunner().invoke(app, command).output
     assert "damaged.parquet" in told["damaged"]
     assert "2 lines without a text are left out" in told["untold"]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "whisper": {"decoder_attention_heads": -1},
+    "wav2vec2_with_alphabet": {"num_attention_heads": 0},
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_damaged_model_to_begin_with_is_a_sentence(kind: str, tmp_path: Path) -> None:
+    sound = getattr(model_folders, f"{kind}_folder")(tmp_path / "sound")
+    data = sound_folder(tmp_path / "lines")
+    adapting = ["adapt", "--lines", str(data / "train.parquet"), "{model}"]
+    training = ["train", "--data", str(data), "--domain-column", "domain", "--epochs", "1", "--model", "{model}"]
+    damages: dict[str, Callable[[bytes], bytes]] = {
+        "model.safetensors": lambda content: content[: len(content) // 2],
+        "preprocessor_config.json": lambda content: content[: len(content) // 2],
+        "config.json": lambda content: json.dumps(json.loads(content) | WRONG[kind]).encode(),
+    }
+    for number, (name, damage) in enumerate(damages.items()):
+        model = Path(shutil.copytree(sound, tmp_path / f"model{number}"))
+        (model / name).write_bytes(damage((model / name).read_bytes()))
+        for command in (adapting, training, [*training, "--resume"]):
+            out = str(tmp_path / f"{command[0]}{number}")
+            done = CliRunner().invoke(app, [part.format(model=model) for part in command] + ["--out", out])
+            assert isinstance(done.exception, FadaError), (name, command, done.exception, done.output)
+            assert str(model) in str(done.exception), (name, command)

@@ -237,7 +237,8 @@ def fine_tune(
         items = [own[i] for i in new] + [old[i] for i in remembered]
         inputs = recognizer.to_device(own.collate(items))
         del inputs["domains"]
-        loss, _ = recognizer.task_loss(recognizer.model, inputs)
+        with recognizer.running():
+            loss, _ = recognizer.task_loss(recognizer.model, inputs)
         if not torch.isfinite(loss):
             raise FadaError(f"the loss is {loss.item()} at step {step + 1}. Lower the learning rate.")
         optimizer.zero_grad()
