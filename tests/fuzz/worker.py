@@ -7,6 +7,7 @@ of processor time, a crash) is a finding, printed as one JSON line. Without COUN
 import itertools
 import json
 import logging
+import os
 import resource
 import signal
 import sys
@@ -37,6 +38,8 @@ def run(name: str, first: int, count: int | None) -> int:
     """The number of findings in `count` cases from number `first` on."""
     reader = READERS[name]
     findings = 0
+    rows = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # where libraries, compiled ones too, print what they like
     warnings.simplefilter("ignore")
     logging.disable()
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +51,7 @@ def run(name: str, first: int, count: int | None) -> int:
         for number in itertools.count(first) if count is None else range(first, first + count):
             path.unlink()  # a mapped file must not shrink under its reader
             path.write_bytes(mutated(sound, f"{name} {number}"))
-            print(json.dumps({"case": number}), flush=True)
+            print(json.dumps({"case": number}), file=rows, flush=True)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             try:
                 reader.read(path)
@@ -59,7 +62,7 @@ def run(name: str, first: int, count: int | None) -> int:
                 findings += 1
                 places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
                 told = {"reader": name, "case": number, "error": type(error).__name__, "at": places[-4:]}
-                print(json.dumps(told | {"message": str(error)[:200]}), flush=True)
+                print(json.dumps(told | {"message": str(error)[:200]}), file=rows, flush=True)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
     return findings

@@ -248,7 +248,7 @@ def _open_hpgt(source: Path, archive: Path) -> LineSet:
             with zipfile.ZipFile(archive) as opened:
                 for member in sorted(opened.infolist(), key=lambda member: natural_key(member.filename)):
                     name = member.filename
-                    if member.is_dir() or not name.lower().endswith(".xml") or "__MACOSX" in name:
+                    if not name.lower().endswith(".xml") or "__MACOSX" in name:
                         continue
                     try:
                         if member.file_size > xml.MAX_XML_BYTES:

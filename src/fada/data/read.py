@@ -219,6 +219,8 @@ def _unpacked(archive: Path, changed: int, size: int) -> Path:
     folder.mkdir()
     try:
         with zipfile.ZipFile(archive) as opened:
+            if not all(opened.namelist()):
+                raise zipfile.BadZipFile("a file in it has no name")
             files = [one for one in opened.infolist() if not one.is_dir() and _is_wanted(one.filename)]
             total = sum(one.file_size for one in files)
             if total > ZIP_BYTES or total > max(2**30, ZIP_RATIO * size):
