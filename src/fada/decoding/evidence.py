@@ -103,9 +103,9 @@ def infer(
         return Posterior((), (), math.nan, False, None)
     chosen = [log_probs[i] for i in np.unique(np.linspace(0, len(log_probs) - 1, lines).round().astype(int))]
     found = {}
+    plain = next(iter(models.values())).decoder(alphabet).replace(beam_size=BEAM)  # prepares the alphabet for all
     for name, known in models.items():
-        decoder = known.decoder(alphabet)
-        decoder = decoder.replace(beam_size=BEAM, lm=known.global_lm, lm_weight=_WEIGHT, length_bonus=_BONUS)
+        decoder = plain.replace(lm=known.global_lm, lm_weight=_WEIGHT, length_bonus=_BONUS)
         found[name] = [nbest[0] for nbest in decoder.decode_batch(chosen)]
     scores = np.array([sum(best.score for best in each) for each in found.values()])
     odds = np.exp((scores - np.max(scores)) / _TEMPERATURE)

@@ -111,7 +111,11 @@ def serialize(records: TargetRecords) -> str:
 
 def parse(text: str, name: str = "targets", *, normalize: bool = False) -> TargetRecords:
     """The records of a target file's text; `name` is what errors call it."""
-    return _Reader(name, normalize).read(text)
+    reader = _Reader(name, normalize)
+    try:
+        return reader.read(_quickly(text))
+    except (FadaError, ValueError, RecursionError):
+        return reader.read(reader.parsed(text))  # slowly, and it knows the line of what it refuses
 
 
 def _quoted(text: str) -> str:
@@ -138,13 +142,22 @@ class _Members(list[tuple[str, int, _Value]]):
     """The (key, line of the key, value) of an object, in order, duplicates and all."""
 
 
+def _quickly(text: str) -> _Value:
+    """The values of a file, all on line 0."""
+
+    def members(pairs: list[tuple[str, Any]]) -> _Members:
+        return _Members((key, 0, _Value(0, value, "")) for key, value in pairs)
+
+    return _Value(0, json.loads(text, parse_int=float, object_pairs_hook=members), "")
+
+
 class _Reader:
     def __init__(self, file: str, normalize: bool) -> None:
         self.file = file
         self.normalize = normalize
 
-    def read(self, text: str) -> TargetRecords:
-        top = self._unique(self._parsed(text), "", "key")
+    def read(self, file: _Value) -> TargetRecords:
+        top = self._unique(file, "", "key")
         self._known(top, ("format", "version", "normalizer", "domains", "digest"), "")
         self._header(top)
         normalizer = self._normalizer(top["normalizer"][1])
@@ -157,7 +170,7 @@ class _Reader:
         records = TargetRecords(normalizer, counted, {name: found for name, found in edits.items() if found})
         return replace(records, by_hand="digest" in top and top["digest"][1].value != records.digest)
 
-    def _parsed(self, text: str) -> _Value:
+    def parsed(self, text: str) -> _Value:
         try:
             json.loads(text, parse_int=float)
             return _Scanner(text).value()

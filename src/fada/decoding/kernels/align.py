@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from fada.decoding.kernels.memory import ENTRY, PART
+from fada.decoding.kernels.memory import PART
+from fada.decoding.kernels.parts import entry
 
 
 @njit(**PART)
@@ -15,7 +16,7 @@ def _log_sum(x: float, y: float) -> float:
     return high + math.log1p(math.exp(low - high)) if low > -math.inf else high
 
 
-@njit(**ENTRY)
+@entry
 def forward_of(log_probs: np.ndarray, labels: np.ndarray, blank: int) -> np.ndarray:
     """log-probability that exactly `labels` (at least one) have been written up to each frame of `log_probs` (T, V),
     summed over all paths that end in a blank, and over all that end in the last label: (T, 2).
@@ -49,7 +50,7 @@ def align_labels(log_probs: np.ndarray, labels: Sequence[int], blank: int) -> np
     return spans
 
 
-@njit(**ENTRY)
+@entry
 def _align(
     log_probs: np.ndarray, labels: np.ndarray, blank: int, score: np.ndarray, came_from: np.ndarray, spans: np.ndarray
 ) -> None:

@@ -33,7 +33,6 @@ from fada.decoding.kernels.distance import SORTED_W2, counted_distance, w2_value
 from fada.decoding.kernels.memory import (
     CONSTANT,
     DISTANCE,
-    ENTRY,
     EXTRA,
     FRAME,
     FREE,
@@ -70,6 +69,7 @@ from fada.decoding.kernels.memory import (
     pointers,
     shifted,
 )
+from fada.decoding.kernels.parts import entry
 from fada.decoding.kernels.programs import find_program, run, undo
 from fada.decoding.kernels.records import (
     DONE,
@@ -787,7 +787,7 @@ def _write_best(
         results.values[(line * nbest + k) * 4 + 3] = value_of[s * VALUES + LM_TOTAL]
 
 
-@njit(**ENTRY)
+@entry
 def search_lines(
     lines: Lines,
     queue: Queue,

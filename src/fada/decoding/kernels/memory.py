@@ -8,11 +8,11 @@ return nobody checks its length, and it must not outlive the memory.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
-from fada.decoding.kernels.parts import PartCompiler
+from fada.decoding.kernels.parts import PartCompiler, entry
 from fada.decoding.kernels.vectors import BLOCK
 
 PART: dict[str, Any] = {
@@ -23,8 +23,6 @@ PART: dict[str, Any] = {
     "pipeline_class": PartCompiler,
 }
 """Options of what only compiled code calls: stored with its caller, and half the time to compile."""
-ENTRY: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-"""Options of what Python calls."""
 INLINED: dict[str, Any] = {**PART, "forceinline": True}
 """Options of a part that is called too often to be called: it becomes part of its caller."""
 
@@ -195,7 +193,7 @@ def _array_address(typing_context: Any, rows: Any) -> Any:
 _address: Any = intrinsic(_array_address)
 
 
-@njit(**ENTRY)
+@entry
 def address_of(rows: np.ndarray) -> int:
     """Where the data of an array lie; in Python this would take several times as long."""
     return _address(rows)
