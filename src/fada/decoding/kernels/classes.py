@@ -80,7 +80,7 @@ def gather(beam: Beam, V: int, best: int, threshold: float) -> int:
     gain, candidates, best_gain, best_class = beam.gain, beam.candidates, beam.best_gain, beam.best_class
     gain[best] = -math.inf
     mark(beam, V, threshold)
-    many = 0
+    many: Any = np.int64(0)
     for i in range((V + BLOCK - 1) // BLOCK):
         rest = beam.marks[i]
         while rest != 0:
@@ -115,4 +115,4 @@ def next_waiting(beam: Beam, ready: int, found: int) -> None:
     left = found - ready - 1
     waiting_score[0] = waiting_score[left]
     waiting_class[0] = waiting_class[left]
-    sift_down(waiting_score, waiting_class, 0, left)
+    sift_down(waiting_score, waiting_class, np.int64(0), left)

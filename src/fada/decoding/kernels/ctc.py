@@ -532,7 +532,7 @@ def _extend(
                 elif value > lowest_score or key < beam.key[0]:
                     beam.score[0] = value
                     beam.key[0] = key
-                    sift_down(beam.score, beam.key, 0, K)
+                    sift_down(beam.score, beam.key, np.int64(0), K)
                     lowest_score = beam.score[0]
     return size, added
 
@@ -845,7 +845,7 @@ def search_lines(
             shifted(aims.cell_weight, g * n), q_squares, q_squares / n,
         )  # fmt: skip
         _start(beam, terms, target, steps, model)
-        n_active = 1
+        n_active: Any = np.int64(1)  # a plain 1 would be a type of its own, and every part compiled for both
         log_scale = 0.0
         is_new = True
 
@@ -906,8 +906,8 @@ def search_lines(
             # -- the next beam; extensions go to free slots, for they still read the old state
             largest = 0.0
             for i in range(size):
-                s = beam.key[i] >> terms.shift
-                c = beam.key[i] & ((1 << terms.shift) - 1)
+                s = np.int32(beam.key[i] >> terms.shift)
+                c = np.int32(beam.key[i] & ((1 << terms.shift) - 1))
                 if c == blank:
                     beam.upcoming[i] = s
                     largest = max(
