@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 
 from fada.decoding.kernels.memory import INLINED, pointers
+from fada.decoding.kernels.parts import entry
 from fada.decoding.kernels.vectors import ones
 
 KNOWN_BITS = 128
@@ -100,13 +101,13 @@ def step(lm: Automaton, states: Any, components: int, characters: int, c: int, r
     return total
 
 
-@njit(cache=True, nogil=True)
+@entry
 def automaton_step(lm: Automaton, states: np.ndarray, c: int, reached: np.ndarray) -> float:
     """:func:`step`, to be called from Python."""
     return step(pointers(lm), states, states.shape[0], lm.text.shape[1], c, reached)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def walk(lm: Automaton, each: np.ndarray) -> None:
     """Log-probability of every class of the automaton, one after the other from the start of a line."""
     model = pointers(lm)

@@ -87,7 +87,7 @@ from fada.decoding.kernels.records import (
     Targets,
     Terms,
 )
-from fada.decoding.kernels.vectors import BLOCK
+from fada.decoding.kernels.vectors import BLOCK, fetch
 
 _LOWEST = -1e300
 _FEW_HYPOTHESES = 12
@@ -291,6 +291,17 @@ def _rank(beam: Beam, terms: Terms, n_active: int, root: int) -> tuple[int, floa
             lowest_score = min(lowest_score, value)
             largest = max(largest, mass)
     return size, best_base, lowest_score if size == terms.K else -math.inf, largest
+
+
+@njit(**INLINED)
+def _fetch_ahead(beam: Beam, terms: Terms, lm: Automaton, n_active: int) -> None:
+    """Have at hand where the language model will look after the hypotheses: most of its time is waiting for memory."""
+    M = terms.components
+    for a in range(n_active):
+        for m in range(M):
+            state = 8 * np.int64(beam.lm_state[beam.active[a] * M + m])
+            fetch(shifted(lm.arc_weights, 2 * np.int64(lm.state_numbers[state])))
+            fetch(shifted(lm.state_weights, 4 * np.int64(max(lm.state_numbers[state + 1], 0))))
 
 
 @njit(**INLINED)
@@ -653,6 +664,7 @@ def _enter(
             state = beam.memo[at * (2 * M + 1) + M + 1 + m]
             beam.lm_state[d * M + m] = state
             beam.lm_context[d * M + m] = lm.context[state]
+            fetch(shifted(lm.state_weights, 4 * np.int64(state)))
     if table is None:
         value_of[d * VALUES + EXTRA] = value_of[d * VALUES + REST] = value_of[d * VALUES + REACH] = extra
     else:
@@ -876,6 +888,8 @@ def search_lines(
                 _can_write(beam, terms, target, steps, c, unknown)
             else:
                 frame = shifted(rows, t * V)
+                if lm is not None and is_new:
+                    _fetch_ahead(beam, terms, model, n_active)
                 _stay(beam, terms, frame, t, n_active)
                 if beginnings is not None and root >= 0:
                     beam.value_of[root * VALUES + NEW_BLANK] = math.exp(forward[t, 0] - log_scale)
@@ -884,10 +898,9 @@ def search_lines(
                         root = -1
                 size, best_base, lowest_score, largest = _rank(beam, terms, n_active, root)
 
-                if table is not None:
-                    if is_new and terms.bounds_step and terms.has_general:
-                        _set_ceilings(beam, terms, target, steps, model, _loosest(beam, n_active))
-                    is_new = False
+                if table is not None and is_new and terms.bounds_step and terms.has_general:
+                    _set_ceilings(beam, terms, target, steps, model, _loosest(beam, n_active))
+                is_new = False
                 contributions(frame, V, terms.lam, beam.ceiling, beam.gain)
                 added = 0
                 if mark(beam, V, max(lowest_score - best_base, _LOWEST)):

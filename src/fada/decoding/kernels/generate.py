@@ -17,6 +17,7 @@ from fada.decoding.kernels.distance import (
     remove_character,
     w2_value,
 )
+from fada.decoding.kernels.parts import entry
 from fada.distances import KL_EPSILON
 
 _BLOCK = 64
@@ -81,12 +82,12 @@ class Text(NamedTuple):
     q_squares: float
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _grown(length: int, warmup: float) -> float:
     return length / (length + warmup) if warmup > 0.0 else 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _counted(rows: Rows, r: int, kind: int, room: int) -> Text:
     """Row `r`, with room for counts that grow by `room`."""
     reference = rows.references[r]
@@ -116,14 +117,14 @@ def _counted(rows: Rows, r: int, kind: int, room: int) -> Text:
     return Text(count, at_most, reference, rows.lengths[r], squares, products, q_squares)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _distance(text: Text, kind: int, squares: float, products: float, length: int) -> float:
     if kind <= ALIGNED_W2:
         return w2_value(squares, products, length, text.q_squares, text.reference.shape[0])
     return counted_distance(kind, text.counts, length, text.reference)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _bound(text: Text, terms: Terms, current: float, nearest: np.ndarray, farthest: np.ndarray) -> None:
     """By the number of characters that a token adds, how near and how far it can bring the text to the target."""
     kind, warmup = terms.kind, terms.warmup
@@ -140,7 +141,7 @@ def _bound(text: Text, terms: Terms, current: float, nearest: np.ndarray, farthe
             farthest[m] = 1.0 if kind == JS else (-math.log(KL_EPSILON) + 1.0 if kind == KL else float(n))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _raise_bar(heap: np.ndarray, filled: int, value: float) -> int:
     """Put `value` among the best in the heap, whose worst is in front; returns how many there are."""
     if filled < heap.shape[0]:
@@ -164,7 +165,7 @@ def _raise_bar(heap: np.ndarray, filled: int, value: float) -> int:
     return filled
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _choose(
     log_probs: np.ndarray,
     rows: Rows,
@@ -217,7 +218,7 @@ def _choose(
     return n_candidates, threshold
 
 
-@njit(cache=True, nogil=True)
+@entry
 def guide_rows(
     log_probs: np.ndarray, rows: Rows, tokens: Tokens, terms: Terms, out: np.ndarray, limits: np.ndarray
 ) -> None:

@@ -8,11 +8,14 @@ What Python calls is stored on disk. Numba gets ready to compile before it loads
 spares every start of a program some tenths of a second (and the import of scipy, where that is installed).
 """
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
@@ -62,8 +65,25 @@ class PartCompiler(Compiler):
         return pipelines
 
 
+@cache
+def digest_of(folder: Path) -> str:
+    """Changes when any source file in a folder does."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 class _Stored(FunctionCache):
-    """Machine code on disk, loaded by what knows nothing of compiling."""
+    """Machine code on disk, loaded by what knows nothing of compiling.
+
+    Numba makes it anew when the file of the function is another, but the parts are in other files: they count as well.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = (self._impl.locator.get_source_stamp(), digest_of(Path(__file__).parent))
+        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The code for arguments of these types, None if there is none."""

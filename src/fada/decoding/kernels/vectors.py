@@ -34,6 +34,23 @@ def _counted_ones(typing_context: Any, number: Any) -> Any:
 ones: Any = intrinsic(_counted_ones)
 
 
+def _fetched(typing_context: Any, place: Any) -> Any:
+    """Ask the processor to have at hand soon what is pointed to."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        to_read, often, data = (ir.Constant(whole, number) for number in (0, 3, 1))
+        builder.call(fetch, [builder.bitcast(arguments[0], byte), to_read, often, data])
+        return context.get_dummy_value()
+
+    return types.void(place), generate
+
+
+fetch: Any = intrinsic(_fetched)
+
+
 def _block_of(builder: Any, kind: Any, value: Any) -> Any:
     """BLOCK times the same."""
     none = ir.Constant(ir.VectorType(kind, BLOCK), ir.Undefined)
