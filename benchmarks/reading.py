@@ -1,5 +1,7 @@
 """Start-up and reading: this program against an earlier commit of it, on the same lines, with one thread.
 
+Both have the bytecode of their modules at hand, as a package has that pip installed.
+
 Rows of :mod:`benchmarks.table`; run with: python -m benchmarks.table reading --lines validation.parquet
 """
 
@@ -11,11 +13,16 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.table import Options, Row, alternating_commands
+import numpy as np
+
+from benchmarks.table import Options, Row, alternating, alternating_commands
 from fada.data.formats.parquet import write_parquet
 from fada.data.images import png
+from fada.data.line import Line
 from fada.data.source import read_lines
 from fada.data.synthetic.set import make_synthetic
+from fada.models.reader import CRNNReader
+from fada.models.registry import load_recognizer
 
 REPOSITORY = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-c", "from fada.cli import main; main()"]
@@ -34,7 +41,8 @@ def rows(options: Options) -> Iterator[Row]:
         lines = list(islice(iter(read_lines(source)), LINES))
         write_parquet(lines, work / "lines.parquet")
         (work / "line.png").write_bytes(png(lines[0].load_image()))
-        variables = {"OMP_NUM_THREADS": "1"}
+        yield straightening(lines, options.rounds)
+        variables = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
         both = tuple({**variables, "PYTHONPATH": str(place)} for place in (REPOSITORY / "src", earlier / "src"))
         against = f"commit {options.base}"
         one = [*COMMAND, "transcribe", "french", str(work / "line.png")]
@@ -46,6 +54,21 @@ def rows(options: Options) -> Iterator[Row]:
             ours, theirs = ([*COMMAND, *what, *many, str(work / f"{name}{ending}")] for name in ("ours", "theirs"))
             found = alternating_commands(ours, theirs, options.rounds, (both[0], both[1]))
             yield Row(f"`fada {' '.join(what)}`, {len(lines)} lines, start-up included", against, *found, goal="2")
+
+
+def straightening(lines: list[Line], rounds: int) -> Row:
+    """How much of reading is the straightening of the lines: the ratio is its inverse."""
+    reader = load_recognizer("medieval")
+    if not isinstance(reader, CRNNReader):
+        raise TypeError("the built-in model for medieval hands is read by ONNX Runtime")
+    reader.use_threads(1)
+    greys = [np.asarray(line.load_image()) for line in lines]
+    found = alternating(
+        lambda: [reader.processor.image(grey) for grey in greys],
+        lambda: reader.emit(lines),
+        rounds,
+    )
+    return Row(f"straightening, {len(lines)} lines", "all of `fada emit medieval` but its start", *found, goal="20")
 
 
 def _checkout(commit: str, folder: Path) -> Path:
