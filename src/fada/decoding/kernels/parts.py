@@ -94,6 +94,7 @@ class _Stored(FunctionCache):
 
 def entry(function: Callable[..., Any]) -> Any:
     """A compiled function for Python to call."""
-    compiled = njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    compiled: Any = njit(**options)(function)
     compiled._cache = _Stored(function)
     return compiled
