@@ -57,6 +57,11 @@ def text_map(page: "Image.Image", side: int) -> NDArray[np.float32]:
     scale = side / max(page.size)
     width, height = (max(STRIDE, round(length * scale / STRIDE) * STRIDE) for length in page.size)
     small = page.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0).convert("RGB")
-    pixels = np.asarray(small, np.float32)[..., ::-1] / 127.5 - 1.0  # blue first, as the network was trained
-    (found,) = _session().run(None, {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])})
+    return probabilities(np.asarray(small, np.float32) / 127.5 - 1.0)
+
+
+def probabilities(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Probability of text, (height, width), for colours (height, width, 3) from -1 to 1; sides: multiples of STRIDE."""
+    blue_first = pixels[..., ::-1].transpose(2, 0, 1)[None]  # as the network was trained
+    (found,) = _session().run(None, {"x": np.ascontiguousarray(blue_first)})
     return found[0, 0]

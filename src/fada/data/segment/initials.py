@@ -72,5 +72,5 @@ def _begun(
             if box[1].start >= first:
                 begins = min(begins, box[1].start)
         if begins == left:
-            return row.begun_at(left)
+            return row.widened(left)
         left = begins

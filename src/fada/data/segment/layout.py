@@ -6,7 +6,7 @@ number stands in it, is taken apart again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -51,6 +51,18 @@ class Block:
     def right(self) -> float:
         """Where its rows usually end."""
         return float(np.median([row.right for row in self.rows]))
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """Where nearly all of its rows have begun and not yet ended."""
+        left, right = [row.left for row in self.rows], [row.right for row in self.rows]
+        return float(np.percentile(left, 20)), float(np.percentile(right, 80))
+
+    @property
+    def span(self) -> float:
+        """How wide it is, however short some of its rows are."""
+        left, right = self.edges
+        return right - left
 
     @property
     def length(self) -> int:
@@ -191,11 +203,11 @@ def _zoned(blocks: list[Block], distance: float) -> list[Block]:
     if not blocks:
         return []
     longest = max(block.length for block in blocks)
-    widest = max(block.width for block in blocks if block.length >= 0.3 * longest)
+    widest = max(block.span for block in blocks if block.length >= 0.3 * longest)
     columns = {
         place: _without_marks(block, distance)
         for place, block in enumerate(blocks)
-        if block.length >= 0.12 * longest and block.width >= 0.5 * widest
+        if block.length >= 0.12 * longest and block.span >= 0.5 * widest
     }
     main = [column for column, _ in columns.values()]
     found: list[Block] = []
@@ -282,6 +294,36 @@ def _notes(marks: Sequence[Row], distance: float) -> list[Block]:
         else:
             found.append([mark])
     return [Block(tuple(note)) for note in found]
+
+
+def with_notes(blocks: Sequence[Block], notes: Sequence[Row], distance: float) -> list[Block]:
+    """Blocks and further notes, each behind the column that it stands beside; what was found of one before is gone."""
+    found = [kept for block in blocks if (kept := _without_parts(block, notes)).rows]
+    for note in reversed(_notes(notes, distance)):
+        columns = [place for place, block in enumerate(found) if block.zone == "main"]
+        place = min(columns, key=lambda place: _gap(note, found[place]))
+        found.insert(place + 1, replace(note, zone="margin"))
+    return found
+
+
+def _gap(note: Block, column: Block) -> float:
+    """How far from a column a note stands."""
+    (left, right), level = column.edges, note.rows[0].middle
+    levels = [row.middle for row in column.rows]
+    aside = max(left - note.right, note.left - right, 0.0)
+    return aside + max(min(levels) - level, level - max(levels), 0.0)
+
+
+def _without_parts(block: Block, notes: Sequence[Row]) -> Block:
+    """A block without the rows that were found again as parts of longer notes."""
+    if block.zone != "margin":
+        return block
+    return replace(block, rows=tuple(row for row in block.rows if not any(_is_part(row, note) for note in notes)))
+
+
+def _is_part(row: Row, note: Row) -> bool:
+    overlap = min(row.right, note.right) - max(row.left, note.left)
+    return overlap > 0.5 * row.width and abs(row.middle - note.middle) < max(row.core, note.core)
 
 
 def _without_ends(block: Block, distance: float) -> list[Block]:

@@ -22,7 +22,7 @@ LEFT, RIGHT = 1.1, 0.9
 BASELINE = 0.45
 """How far the baseline lies below the centre, in core heights."""
 _COARSE = 4
-"""The paper changes slowly: it is looked for on every so many-th pixel."""
+"""The paper changes slowly: it is looked for on every so many-th pixel at least, four to a core where that is more."""
 
 
 def ink_of(page: NDArray[np.uint8], height: float) -> NDArray[np.float32]:
@@ -30,8 +30,9 @@ def ink_of(page: NDArray[np.uint8], height: float) -> NDArray[np.float32]:
     from scipy import ndimage
 
     grey = page.astype(np.float32)
-    coarse = ndimage.percentile_filter(grey[::_COARSE, ::_COARSE], 80, size=max(3, int(4 * height / _COARSE)))
-    paper = np.repeat(np.repeat(coarse, _COARSE, 0), _COARSE, 1)[: grey.shape[0], : grey.shape[1]]
+    step = max(_COARSE, int(height / 4))
+    coarse = ndimage.percentile_filter(grey[::step, ::step], 80, size=max(3, int(4 * height / step)))
+    paper = np.repeat(np.repeat(coarse, step, 0), step, 1)[: grey.shape[0], : grey.shape[1]]
     return np.clip((paper - grey) / np.maximum(paper, 1.0), 0.0, 1.0)
 
 

@@ -10,7 +10,8 @@ from fada.data.crop import PageCrop, Point
 from fada.data.images import image_size
 from fada.data.segment.detector import text_map, version
 from fada.data.segment.initials import with_initials
-from fada.data.segment.layout import Zone, arrange
+from fada.data.segment.layout import Zone, arrange, with_notes
+from fada.data.segment.notes import find_notes
 from fada.data.segment.outline import baseline_of, ink_of, outline_of
 from fada.data.segment.rows import find_rows, stands_upright
 
@@ -23,6 +24,8 @@ LARGEST_SIDE = 2560
 CORE = 8.0
 """Core heights below this many pixels of the map are too small to tell lines apart: the map is made larger."""
 _FAINT = 0.5
+_SMALLEST_NOTE = 0.4
+"""Letters of a note are at least so tall, in core heights of the text, however thin its core was found."""
 LINE_HEIGHT = 300
 """An image of more rows than this that is not at least twice as wide as high is hardly a line of text."""
 
@@ -85,6 +88,7 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
     blocks, cut_off = arrange(rows, map_width, distance, right_to_left=right_to_left)
     grey = np.asarray(page.resize((map_width, map_height), reducing_gap=2.0).convert("L"))
     ink = ink_of(grey, height) if rows else np.zeros_like(text)
+    blocks = with_notes(blocks, find_notes(page, blocks, rows, grey, ink, height, distance), distance)
     blocks = blocks if right_to_left else with_initials(blocks, ink, height)
     rows = [row for block in blocks for row in block.rows]
     scale = np.array([page.width / map_width, page.height / map_height])
@@ -94,10 +98,11 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
 
     found = tuple(
         FoundLine(
-            points(outline_of(row, rows, ink, height)), points(baseline_of(row, height)), number, block.zone, row.score
+            points(outline_of(row, rows, ink, tall)), points(baseline_of(row, tall)), number, block.zone, row.score
         )
         for number, block in enumerate(blocks)
         for row in block.rows
+        for tall in [min(height, max(row.core, _SMALLEST_NOTE * height)) if block.zone == "margin" else height]
     )
     return PageLines(page.size, found, cut_off, version())
 

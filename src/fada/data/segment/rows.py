@@ -5,6 +5,7 @@ All lengths are in pixels of the map. A row knows for every column the centre of
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ SMALLEST = 12
 """Pixels of the map below which a piece is noise."""
 _STEP = 0.15
 _HIGHEST = 0.9
+_LEAST_ALIKE = 0.4
+"""Rows of unlike heights must go on from each other the more exactly: a note beside a line is no part of it."""
 _CONNECTED = np.ones((3, 3), int)
 
 
@@ -49,12 +52,12 @@ class Row:
         """Columns."""
         return len(self.centres)
 
-    @property
+    @cached_property
     def middle(self) -> float:
         """The height on the map of the row as a whole."""
         return float(np.median(self.centres))
 
-    @property
+    @cached_property
     def core(self) -> float:
         """Usual height of the core."""
         return float(np.median(self.heights))
@@ -70,15 +73,25 @@ class Row:
         slope = float(np.polyfit(np.arange(count), part, 1)[0]) if count > reach / 4 and count > 2 else 0.0
         return float(part[-1] + slope * gap) if right else float(part[0] - slope * gap)
 
-    def begun_at(self, left: int) -> "Row":
-        """The row from a column before its first one on, level there."""
-        more = self.left - left
+    def widened(self, left: int, right: int | None = None) -> "Row":
+        """The row from a column before its first one on, or to one behind its last, level there."""
+        more = self.left - left, (right or self.right) - self.right
         return replace(
-            self,
-            left=left,
-            centres=np.pad(self.centres, (more, 0), "edge"),
-            heights=np.pad(self.heights, (more, 0), "edge"),
+            self, left=left, centres=np.pad(self.centres, more, "edge"), heights=np.pad(self.heights, more, "edge")
         )
+
+    def moved(self, right: int, down: float) -> "Row":
+        """The row at another place."""
+        joints = tuple((first + right, last + right) for first, last in self.joints)
+        return replace(self, left=self.left + right, centres=self.centres + down, joints=joints)
+
+    def scaled(self, scale: float) -> "Row":
+        """The row on a map of another size."""
+        left, right = int(self.left * scale), max(int(self.right * scale), int(self.left * scale) + 1)
+        x = np.arange(left, right) / scale
+        heights = np.interp(x, np.arange(self.left, self.right), self.heights)
+        joints = tuple((int(first * scale), int(last * scale)) for first, last in self.joints)
+        return Row(left, self.at(x) * scale, heights * scale, self.score, joints)
 
     def parted(self, joints: Sequence[tuple[int, int]]) -> "list[Row]":
         """The pieces of a row that is taken apart again at some of its joints."""
@@ -199,7 +212,8 @@ def _misfit(first: Row, second: Row, height: float, distance: float) -> float | 
         return None
     half = max(gap, 0) / 2
     apart = abs(first.end(half, 12 * height, right=True) - second.end(half, 12 * height, right=False))
-    if apart > 0.45 * distance * (0.6 if gap > distance else 1.0):
+    alike = max(_LEAST_ALIKE, min(first.core, second.core) / max(first.core, second.core))
+    if apart > 0.45 * distance * alike * (0.6 if gap > distance else 1.0):
         return None
     return max(gap, 0) + 3 * apart
 
