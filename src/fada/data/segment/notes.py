@@ -210,7 +210,7 @@ def _stands_out(row: Row, ink: NDArray[np.float32], height: float) -> bool:
 
     inside = band(-0.5, 0.5)
     around = [float(other.mean()) for other in (band(-2.0, -1.0), band(1.0, 2.0)) if other.size]
-    return _SPARSE < np.mean(inside > 0.2) < _SOLID and float(inside.mean()) > _OUT * min(around, default=0.0)
+    return _SPARSE < float(np.mean(inside > 0.2)) < _SOLID and float(inside.mean()) > _OUT * min(around, default=0.0)
 
 
 def _is_same(note: Row, row: Row) -> bool:
