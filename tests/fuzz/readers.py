@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 
 from PIL import Image
 
-IMAGES = ("png", "jpg", "tif", "webp", "gif", "jp2", "bmp", "pgm")
 OLD = Path(__file__).parents[1] / "files" / "format-0.1"
 RESULTS = Path(__file__).parents[2] / "results" / "more-subword-synthetic-trocr"
 
@@ -93,6 +93,19 @@ def _page_file(name: str) -> Callable[[Path], Path]:
     return make
 
 
+def _hocr(folder: Path) -> Path:
+    (folder / "page.png").write_bytes(_png())
+    path = folder / "page.hocr"
+    path.write_text(
+        """<html xmlns="http://www.w3.org/1999/xhtml"><body><div class="ocr_page" title='image "page.png"; bbox 0 0 30 10'>
+        <p class="ocr_par" id="p"><span class="ocr_line" id="a" title="bbox 1 1 29 5; baseline 0.01 -1">
+        <span class="ocrx_word" title="bbox 1 1 14 5">en</span> <span class="ocrx_word">france</span></span>
+        <span class="ocr_line" title="bbox 1 5 29 9">a saint</span></p></div></body></html>""",
+        encoding="utf-8",
+    )
+    return path
+
+
 def _pairs(folder: Path) -> Path:
     (folder / "a.png").write_bytes(_png())
     (folder / "a.gt.txt").write_text("a saint dénis\n", encoding="utf-8")
@@ -105,13 +118,28 @@ def _ids(folder: Path) -> Path:
     return folder / "ids.json"
 
 
-def _image(ending: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        Image.radial_gradient("L").resize((30, 10)).save(folder / f"a.{ending}")
-        (folder / "a.gt.txt").write_text("a\n", encoding="utf-8")
-        return folder / f"a.{ending}"
+def _images(folder: Path) -> Path:
+    """One of every kind and of what is told apart by content alone, whatever its name says."""
+    images = folder / "images"
+    images.mkdir()
+    grey = Image.radial_gradient("L").resize((30, 10))
+    for ending in ("png", "jpg", "tif", "webp", "gif", "jp2", "bmp", "pgm"):
+        grey.save(images / f"a.{ending}")
+    for packing in ("tiff_lzw", "tiff_adobe_deflate", "group4"):
+        grey.convert("1" if packing == "group4" else "RGB").save(images / f"{packing}.tif", compression=packing)
+    for mode in ("RGB", "1", "F"):
+        grey.convert(mode).save(images / f"{mode}.ppm", "PPM")
+    (images / "plain.ppm").write_text(f"P3\n30 10\n255\n{' 9 200 30' * 300}\n", encoding="ascii")
+    return images
 
-    return make
+
+def _read_image(path: Path) -> None:
+    _read_lines(path, untranscribed=True)
+
+
+def _avif(folder: Path) -> Path:
+    Image.radial_gradient("L").resize((30, 10)).save(folder / "a.avif")
+    return folder / "a.avif"
 
 
 def _text(folder: Path) -> Path:
@@ -174,11 +202,11 @@ def _read_desk(path: Path) -> None:
         store.rows("SELECT * FROM documents")
 
 
-def _model_folder(kind: str, name: str) -> Callable[[Path], Path]:
+def _model_folder(kind: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         from tests.support import model_folders
 
-        return Path(getattr(model_folders, f"{kind}_folder")(folder)) / name
+        return Path(getattr(model_folders, f"{kind}_folder")(folder))
 
     return make
 
@@ -187,7 +215,6 @@ def _heic(folder: Path) -> Path:
     import pillow_heif
 
     pillow_heif.from_pillow(Image.linear_gradient("L").convert("RGB")).save(folder / "a.heic")
-    (folder / "a.gt.txt").write_text("a\n", encoding="utf-8")
     return folder / "a.heic"
 
 
@@ -245,8 +272,23 @@ def _read_recipe(path: Path) -> None:
 
 def _read_model(path: Path) -> None:
     import fada
+    from fada.models.registry import _blank
 
-    fada.load_recognizer(path.parent)
+    recognizer = fada.load_recognizer(path.parent)
+    recognizer.transcribe(_blank(recognizer.modality))
+
+
+def _decoder(folder: Path) -> Path:
+    return Path(shutil.copytree(OLD / "model" / "decoder", folder / "decoder"))
+
+
+def _read_decoder(path: Path) -> None:
+    from fada.decoding.knowledge import Decoder
+
+    decoder = Decoder.of_model(path.parents[1])
+    if decoder is not None:
+        for domain in decoder.knowledge.domain_lms:
+            decoder.knowledge.lm_of("domain", domain).log_prob("arma viro", end=True)
 
 
 def _language_model() -> Any:
@@ -405,15 +447,23 @@ def _read_journal(path: Path) -> None:
             row["id"].encode()
 
 
-def _sound(name: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        import numpy as np
-        import soundfile
+def _sounds(folder: Path) -> Path:
+    """One of every format that libsndfile can write, for it goes by content, whatever a name says."""
+    import numpy as np
+    import soundfile
 
-        soundfile.write(folder / name, np.sin(np.arange(800) / 9)[:, None].repeat(2, 1) / 2, 8000)
-        return folder / name
-
-    return make
+    sounds = folder / "sounds"
+    sounds.mkdir()
+    left = np.sin(np.arange(800) / 9)[:, None] / 2
+    for kind in {*soundfile.available_formats()} - {"RAW", "SD2"}:  # one tells nothing of itself, one is two files
+        for channels in (left.repeat(2, 1), left):
+            with suppress(soundfile.SoundFileError, ValueError):
+                soundfile.write(sounds / f"{kind}.wav", channels, 8000, format=kind)
+                break
+    soundfile.write(sounds / "a.opus", left, 8000, format="OGG", subtype="OPUS")
+    for packing in ("ALAW", "MS_ADPCM", "IMA_ADPCM", "GSM610"):
+        soundfile.write(sounds / f"{packing}.wav", left, 8000, subtype=packing)
+    return sounds
 
 
 def _read_sound(path: Path) -> None:
@@ -545,6 +595,33 @@ def _read_results(path: Path) -> None:
         pass
 
 
+def _lipogram(folder: Path) -> Path:
+    """A small experiment: two stories of one letter, and two of a rate with what is usual."""
+    source, place = RESULTS.parent / "lipogram", folder / "lipogram"
+    (place / "stories").mkdir(parents=True)
+    recipe = json.loads((source / "recipe.json").read_text("utf-8"))
+    recipe |= {"letters": ["a"], "variants": ["plain"], "rates": {"e": [0.5]}, "topics": recipe["topics"][:2]}
+    recipe["searches"][0]["seeds"] = [0]
+    (place / "recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
+    for name in ("own.json", "tuning.json"):
+        shutil.copy(source / name, place / name)
+    for name in ("sample-0-a-plain", "usual-0", "rate-0-e-0.5"):
+        told = json.loads((source / "stories" / f"{name}.json").read_text("utf-8"))
+        told["stories"] = told["stories"][:2]
+        (place / "stories" / f"{name}.json").write_text(json.dumps(told), encoding="utf-8")
+    return place
+
+
+def _read_lipogram(path: Path) -> None:
+    from fada.experiments.lipogram.experiment import Experiment, LipogramRecipe
+
+    folder = path.parent if path.parent.name == "lipogram" else path.parents[1]
+    experiment = Experiment(LipogramRecipe.load(folder / "recipe.json"), folder)
+    for _ in experiment.differing():
+        pass
+    experiment.summary().to_markdown()
+
+
 @cache
 def _trainer(folder: Path, epochs: int) -> Any:
     from fada.models import registry
@@ -573,19 +650,14 @@ def _trainer(folder: Path, epochs: int) -> Any:
     return FadaTrainer(settings, recognizer, targets, data, data, folder / "checkpoints")
 
 
-def _checkpoint(name: str, epochs: int = 1) -> Callable[[Path], Path]:
-    """A file of the checkpoint after the first of so many epochs."""
-
-    def make(folder: Path) -> Path:
-        _trainer(folder, epochs).fit(None)
-        for later in range(2, epochs + 1):
-            shutil.rmtree(folder / f"checkpoints/checkpoint-{later}")
-        return folder / "checkpoints" / "checkpoint-1" / name
-
-    return make
+def _checkpoint(folder: Path) -> Path:
+    """The checkpoint after the first of two epochs."""
+    _trainer(folder, 2).fit(None)
+    shutil.rmtree(folder / "checkpoints/checkpoint-2")
+    return folder / "checkpoints" / "checkpoint-1"
 
 
-def _read_checkpoint(path: Path, epochs: int = 1) -> None:
+def _read_checkpoint(path: Path) -> None:
     """As it was written, and as earlier versions wrote it: without checksums."""
     from fada.training.checkpoints import CHECKSUMS, last_checkpoint
 
@@ -595,7 +667,7 @@ def _read_checkpoint(path: Path, epochs: int = 1) -> None:
             shutil.copytree(path.parent.parent, copied, ignore=shutil.ignore_patterns(*without))
             found = last_checkpoint(copied)
             if found is not None:
-                trainer = _trainer(path.parents[2], epochs)
+                trainer = _trainer(path.parents[2], 2)
                 trainer.args.output_dir = str(copied)
                 trainer.fit(found)
 
@@ -608,15 +680,17 @@ READERS = {
     "jsonl": Reader(_jsonl, _read_lines),
     "alto": Reader(_page_file("alto4"), _read_lines),
     "page": Reader(_page_file("page2019"), _read_lines),
+    "hocr": Reader(_hocr, _read_lines),
     "pairs": Reader(_pairs, lambda path: _read_lines(path.parent)),
     "ids": Reader(_ids, lambda path: _read_lines(path.parent)),
-    **{kind: Reader(_image(kind), lambda path: _read_lines(path.parent)) for kind in IMAGES},
+    "images": Reader(_images, _read_image),
+    "avif": Reader(_avif, _read_image, needs="PIL.AvifImagePlugin"),
     "text": Reader(_text, _read_text),
     "topics": Reader(_topics, _read_topics),
     "domains": Reader(_domains, _read_domains),
     "zip": Reader(_zip, _read_lines),
     "desk": Reader(_desk, _read_desk),
-    "heic": Reader(_heic, lambda path: _read_lines(path.parent), needs="pillow_heif"),
+    "heic": Reader(_heic, _read_image, needs="pillow_heif"),
     "emissions": Reader(_copied("test.npz", "run/emissions"), _read_emissions),
     "symbols": Reader(_copied("symbols.json", "run/emissions"), _read_emissions),
     "targets": Reader(_copied("targets.json"), _read_targets),
@@ -626,10 +700,8 @@ READERS = {
     "model-config": Reader(_copied("config.json", "model"), _read_model),
     "model-processor": Reader(_copied("crnn_processor.json", "model"), _read_model),
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
-    "trocr-tokenizer": Reader(_model_folder("trocr", "tokenizer.json"), _read_model),
-    "whisper-config": Reader(_model_folder("whisper", "config.json"), _read_model),
-    "wav2vec-config": Reader(_model_folder("wav2vec2_with_alphabet", "config.json"), _read_model),
-    "wav2vec-alphabet": Reader(_model_folder("wav2vec2_with_alphabet", "ctc_symbols.json"), _read_model),
+    "model-decoder": Reader(_decoder, _read_decoder),
+    **{kind: Reader(_model_folder(kind), _read_model, share=8) for kind in ("trocr", "whisper", "wav2vec2_with_alphabet")},
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
     "run-predictions": Reader(_copied("predictions.parquet", "run"), lambda path: _evaluate(path.parent)),
     "knowledge": Reader(_knowledge, _read_knowledge),
@@ -644,10 +716,7 @@ READERS = {
     "outlines": Reader(_boxes, _read_boxes),
     "journal": Reader(_copied("out.tsv.journal"), _read_journal),
     "part-note": Reader(_part_note, _read_part_note),
-    "wav": Reader(_sound("a.wav"), _read_sound, needs="soundfile"),
-    "flac": Reader(_sound("a.flac"), _read_sound, needs="soundfile"),
-    "mp3": Reader(_sound("a.mp3"), _read_sound, needs="soundfile"),
-    "ogg": Reader(_sound("a.ogg"), _read_sound, needs="soundfile"),
+    "sounds": Reader(_sounds, _read_sound, needs="soundfile"),
     "kenlm-trie": Reader(_kenlm("trie"), _read_kenlm),
     "kenlm-probing": Reader(_kenlm("probing"), _read_kenlm),
     "pdf": Reader(_pdf, _read_pdf),
@@ -655,14 +724,8 @@ READERS = {
     "study": Reader(_study, lambda path: _search_jointly(path, 3)),
     "result": Reader(_result("json"), _read_results),
     "result-texts": Reader(_result("parquet"), _read_results),
-    "checkpoint-state": Reader(_checkpoint("fada_state.pt"), _read_checkpoint),
-    "checkpoint-trainer": Reader(_checkpoint("trainer_state.json"), _read_checkpoint),
-    **{
-        f"checkpoint-{name}": Reader(
-            _checkpoint(f"{name}.pt", epochs=2), lambda path: _read_checkpoint(path, epochs=2), share=4
-        )
-        for name in ("optimizer", "scheduler")
-    },
+    "lipogram": Reader(_lipogram, _read_lipogram),
+    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=8),
 }
 
 

@@ -28,4 +28,4 @@ def test_damaged_files_end_in_a_sentence(name: str) -> None:
     again = f"python -m tests.fuzz.worker {name} CASE 1"
     assert not findings, f"{len(findings)} findings, such as {findings[:3]}; again with: {again}"
     assert done.returncode == 0, f"ended in case {rows[-1:]}: {done.stderr[-800:]}; again with: {again}"
-    assert rows[-1] == {"case": FIRST + cases - 1}
+    assert rows[-1]["case"] == FIRST + cases - 1

@@ -1,5 +1,6 @@
 """Reads damaged files in a process of its own: ``python -m tests.fuzz.worker READER FIRST COUNT``.
 
+A case of a reader of several files damages each of them in turn, the others being sound.
 A sound reader returns, or raises `FadaError`. Anything else (another exception, more than `MEMORY`, more than `SECONDS`
 of processor time, a crash) is a finding, printed as one JSON line. Without COUNT it goes on until it is stopped.
 """
@@ -43,15 +44,18 @@ def run(name: str, first: int, count: int | None) -> int:
     warnings.simplefilter("ignore")
     logging.disable()
     with tempfile.TemporaryDirectory() as folder:
-        path = reader.make(Path(folder))
-        sound = path.read_bytes()
-        reader.read(path)
+        made = reader.make(Path(folder))
+        found = sorted(path for path in made.rglob("*") if path.is_file()) if made.is_dir() else [made]
+        files = {path: path.read_bytes() for path in found}
+        for path in files:
+            reader.read(path)
         _limit_memory()
         signal.signal(signal.SIGPROF, _too_slow)
-        for number in itertools.count(first) if count is None else range(first, first + count):
-            path.unlink()  # a mapped file must not shrink under its reader
-            path.write_bytes(mutated(sound, f"{name} {number}"))
-            print(json.dumps({"case": number}), file=rows, flush=True)
+        numbers = itertools.count(first) if count is None else range(first, first + count)
+        for number, path in ((number, path) for number in numbers for path in files):
+            _write(path, mutated(files[path], f"{name} {number}"))
+            told = {"case": number, "file": path.name}
+            print(json.dumps(told), file=rows, flush=True)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             try:
                 reader.read(path)
@@ -61,11 +65,17 @@ def run(name: str, first: int, count: int | None) -> int:
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 findings += 1
                 places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
-                told = {"reader": name, "case": number, "error": type(error).__name__, "at": places[-4:]}
+                told |= {"reader": name, "error": type(error).__name__, "at": places[-4:]}
                 print(json.dumps(told | {"message": str(error)[:200]}), file=rows, flush=True)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
+            _write(path, files[path])
     return findings
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)  # a mapped file must not shrink under its reader
+    path.write_bytes(content)
 
 
 def _limit_memory() -> None:

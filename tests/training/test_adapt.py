@@ -22,7 +22,7 @@ from fada.data.line import Line
 from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.models import registry
 from fada.targets.target_set import TargetSet
-from fada.training.adapt import RECORD, REPLAY, adapt
+from fada.training.adapt import RECORD, REPLAY, Adapting, adapt
 from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
 from tests.support.disks import files_up_to
@@ -200,28 +200,51 @@ def test_what_cannot_be_learnt_from_is_told(base: Path, corrected: list[Line], t
     assert "2 lines without a text are left out" in told["untold"]
 
 
-WRONG: dict[str, dict[str, Any]] = {
-    "whisper": {"decoder_attention_heads": -1},
-    "wav2vec2_with_alphabet": {"num_attention_heads": 0},
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "whisper": [{"decoder_attention_heads": -1}, {"decoder_layers": 0}],
+    "wav2vec2_with_alphabet": [{"num_attention_heads": 0}, {"num_hidden_layers": 0}],
 }
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_damaged_model_to_begin_with_is_a_sentence(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_model_to_begin_with_is_a_sentence_and_nothing_is_lost(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sound = getattr(model_folders, f"{kind}_folder")(tmp_path / "sound")
-    data = sound_folder(tmp_path / "lines")
-    adapting = ["adapt", "--lines", str(data / "train.parquet"), "{model}"]
-    training = ["train", "--data", str(data), "--domain-column", "domain", "--epochs", "1", "--model", "{model}"]
-    damages: dict[str, Callable[[bytes], bytes]] = {
-        "model.safetensors": lambda content: content[: len(content) // 2],
-        "preprocessor_config.json": lambda content: content[: len(content) // 2],
-        "config.json": lambda content: json.dumps(json.loads(content) | WRONG[kind]).encode(),
-    }
-    for number, (name, damage) in enumerate(damages.items()):
-        model = Path(shutil.copytree(sound, tmp_path / f"model{number}"))
-        (model / name).write_bytes(damage((model / name).read_bytes()))
-        for command in (adapting, training, [*training, "--resume"]):
-            out = str(tmp_path / f"{command[0]}{number}")
-            done = CliRunner().invoke(app, [part.format(model=model) for part in command] + ["--out", out])
+    data, model, begun = sound_folder(tmp_path / "lines"), tmp_path / "model", tmp_path / "begun"
+    adapting = ["adapt", "--lines", str(data / "train.parquet"), str(model)]
+    training = ["train", "--data", str(data), "--domain-column", "domain", "--epochs", "1", "--model", str(model)]
+    shutil.copytree(sound, model)
+    with monkeypatch.context() as patch:
+        patch.setattr("fada.training.train._report", None)  # ends after the last epoch
+        CliRunner().invoke(app, [*training, "--out", str(begun)])
+    (checkpoint,) = (begun / "checkpoints").iterdir()
+    whole = {file.name: file.read_bytes() for file in checkpoint.iterdir()}
+    damages: list[tuple[str, Callable[[bytes], bytes]]] = [
+        ("model.safetensors", lambda content: content[: len(content) // 2]),
+        ("preprocessor_config.json", lambda content: content[: len(content) // 2]),
+        *(("config.json", lambda c, wrong=wrong: json.dumps(json.loads(c) | wrong).encode()) for wrong in WRONG[kind]),
+    ]
+    for number, (name, damage) in enumerate(damages):
+        (model / name).write_bytes(damage((sound / name).read_bytes()))
+        commands = [(training, begun), (training, tmp_path / f"new{number}"), (adapting, tmp_path / f"adapted{number}")]
+        for command, out in commands[: 1 if number == 3 else None]:  # a network without layers can be run
+            resuming = ["--resume"] if command is training else []
+            done = CliRunner().invoke(app, [*command, *resuming, "--out", str(out)])
             assert isinstance(done.exception, FadaError), (name, command, done.exception, done.output)
             assert str(model) in str(done.exception), (name, command)
+            assert command is training or not out.exists()
+        assert {file.name: file.read_bytes() for file in checkpoint.iterdir()} == whole
+        shutil.copy(sound / name, model / name)
+    done = CliRunner().invoke(app, [*training, "--resume", "--out", str(begun)])
+    assert done.exit_code == 0, done.exception
+
+
+def test_damaged_parts_of_an_adaptation_are_named(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+    begun = Adapting(str(base), corrected, tmp_path / "out", QUICK)
+    begun.folds[0].stored.write_bytes(b"PK")
+    with pytest.raises(FadaError, match=r"fold-0.pt: cannot be read .* Delete it"):
+        begun.finish()
+    (tmp_path / "out" / "folds" / "job.json").write_bytes(b"")
+    with pytest.raises(FadaError, match="job.json: not readable"):
+        Adapting(str(base), corrected, tmp_path / "out", QUICK)

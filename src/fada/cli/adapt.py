@@ -45,7 +45,7 @@ def adapt(
     from fada.models.folders import resolve
     from fada.targets.target_set import TargetSet
     from fada.training.adapt import Adapting
-    from fada.training.folds import AdaptSettings, train_folds
+    from fada.training.folds import AdaptSettings
 
     if threads:
         torch.set_num_threads(threads)
@@ -76,7 +76,7 @@ def adapt(
         replay=[line for line in read(replay) if line.text],
         unlabelled=read(unlabelled, untranscribed=True),
     )
-    train_folds(begun.folds, threads)
+    begun.train(threads)
     done = begun.finish()
     for reason in done.left_out.values():
         echo(f"left out: {reason}", err=True)

@@ -49,7 +49,7 @@ def load_audio(
                 f"{where}: the recording is {seconds:.1f} s long, expected at most {max_seconds:g} s. "
                 "Cut it at pauses, or read it in windows: audio_windows()."
             )
-        return _resampled(_read(sound, -1, where), sound.samplerate, rate)
+        return _resampled(_read(sound, sound.frames, where), sound.samplerate, rate)
 
 
 def audio_windows(
@@ -122,12 +122,12 @@ def _opened(source: AudioSource, where: str) -> Iterator[Any]:
 
 
 def _read(sound: Any, frames: int, where: str, *, may_be_empty: bool = False) -> np.ndarray:
-    """(n,) float32, the mean of the channels of the next `frames`, or of all (-1)."""
+    """(n,) float32, the mean of the channels of the next `frames`, or of as many as there are."""
     import soundfile
 
     try:
         samples = sound.read(frames, dtype="float32", always_2d=True).mean(axis=1, dtype=np.float32)
-    except (soundfile.SoundFileError, MemoryError) as error:
+    except (soundfile.SoundFileError, ValueError, MemoryError) as error:
         raise FadaError(f"{where}: the recording is broken or cut off ({error}). Export it again.") from None
     if len(samples) == 0 and not may_be_empty:
         raise FadaError(f"{where}: the recording has no samples.")

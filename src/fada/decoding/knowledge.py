@@ -57,6 +57,14 @@ character of other manuscripts of the century than the language's alone."""
 _MOST_BYTES = {"knowledge.json": 2**20, "targets.json": 2**24, "lm": 2**28}
 
 
+class _Stored(BaseModel):
+    """``lm.json`` beside the language models of a model folder."""
+
+    order: int
+    share: float = Field(ge=0, le=1)
+    domains: list[str]
+
+
 class About(BaseModel):
     """What a body of knowledge is: ``knowledge.json`` of a ``.fada`` file.
 
@@ -228,14 +236,14 @@ class Knowledge:
         prior = None if targets is None else targets.overall
         if not (folder / "lm.json").is_file():
             return cls(targets, prior)
-        settings = read_json(folder / "lm.json")
+        stored = validated(_Stored, read_json(folder / "lm.json"), folder / "lm.json")
         everything = CharNgram.load(folder / "lm.npz")
         domain_lms = {
-            str(domain): CharNgram.load(folder / f"lm-{number}.npz").interpolate(everything, 1 - settings["share"])
-            for number, domain in enumerate(settings["domains"])
+            domain: CharNgram.load(folder / f"lm-{number}.npz").interpolate(everything, 1 - stored.share)
+            for number, domain in enumerate(stored.domains)
         }
         assumed = CharNgram.load(folder / "assumed.npz") if (folder / "assumed.npz").is_file() else None
-        return cls(targets, prior, everything, domain_lms, settings["order"], settings["share"], assumed=assumed)
+        return cls(targets, prior, everything, domain_lms, stored.order, stored.share, assumed=assumed)
 
     def target_of(self, domain: str | None) -> CharDistribution | None:
         """The target of a domain; lines of an unknown domain are guided to the overall distribution."""

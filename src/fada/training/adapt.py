@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ RECORD = "adapt.json"
 REPLAY = "replay.parquet"
 """Lines in a model folder that the model could read before it was adapted."""
 _FOLD = "fold-{}.pt"
+_JOB = "job.json"
 _TYPICAL = 8.0
 """Lines after which the error usually begins to fall like a power of their number."""
 
@@ -113,7 +115,7 @@ class Adapting:
             None if knowledge is None else {**knowledge.about.model_dump(mode="json"), "is": knowledge.fingerprint()}
         )
         self._job["targets"] = None if targets is None else Knowledge(targets).fingerprint()
-        self._work = _opened(out, self._job)
+        self._work = _free(out, self._job)
         self._old = registry.load_network(model)
         self._replay = replay or _remembered(model)
         self._data = LineDataset(self._old, lines, (), None)
@@ -133,6 +135,21 @@ class Adapting:
             )
             for number, part in enumerate(self._held_out)
         ]
+        write_json(self._work / _JOB, self._job)
+
+    def train(self, processes: int | None = 1) -> None:
+        """Train the folds that are not stored yet, see :func:`fada.training.folds.train_folds`.
+
+        What cannot be trained at all leaves nothing behind.
+        """
+        try:
+            train_folds(self.folds, processes)
+        except FadaError:
+            if not any(fold.stored.is_file() for fold in self.folds):
+                shutil.rmtree(self._work, ignore_errors=True)
+                with suppress(OSError):
+                    self.out.rmdir()
+            raise
 
     def finish(self) -> Adaptation:
         """Judge the trained folds by the lines that each did not see, and write the adapted model."""
@@ -216,7 +233,7 @@ def adapt(
         replay=replay,
         unlabelled=unlabelled,
     )
-    train_folds(begun.folds)
+    begun.train()
     return begun.finish()
 
 
@@ -286,21 +303,17 @@ def _disagreement(readings: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     return np.mean(far, 0) if far else np.zeros(len(readings[0]) if readings else 0)
 
 
-def _opened(out: Path, job: dict[str, Any]) -> Path:
-    """The folder of finished folds; one of another adaptation, and a finished model, are refused."""
-    if (out / "config.json").exists() and not (out / "folds" / "job.json").exists():
-        raise FadaError(f"{out} already holds a model. Choose another folder, or delete it.")
+def _free(out: Path, job: dict[str, Any]) -> Path:
+    """The folder for finished folds; one of another adaptation, and a finished model, are refused."""
     work = out / "folds"
-    work.mkdir(parents=True, exist_ok=True)
-    record = work / "job.json"
-    if record.exists():
-        if read_json(record) != job:
+    if (out / "config.json").exists() and not (work / _JOB).exists():
+        raise FadaError(f"{out} already holds a model. Choose another folder, or delete it.")
+    if (work / _JOB).exists():
+        if read_json(work / _JOB, f"Choose another folder, or delete {out}.") != job:
             raise FadaError(
                 f"{out} holds an unfinished adaptation of another kind. Choose another folder, or delete it."
             )
         log.info("an unfinished adaptation goes on in %s", out)
-    else:
-        write_json(record, job)
     return work
 
 

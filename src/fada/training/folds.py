@@ -101,7 +101,11 @@ class Fold:
     def trained(self) -> Network:
         """The network after it."""
         network = self.network()
-        network.model.load_state_dict(torch.load(self.stored, weights_only=True))
+        try:
+            network.model.load_state_dict(torch.load(self.stored, weights_only=True))
+        except Exception as error:  # unpickling damaged bytes may raise anything
+            reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+            raise FadaError(f"{self.stored}: cannot be read ({reason}). Delete it, and it is trained again.") from None
         return network
 
     def train(self, stepped: Callable[[], None]) -> None:

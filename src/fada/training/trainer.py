@@ -250,7 +250,13 @@ class FadaTrainer(Trainer):
         # Trainer would leave them as they are.
         with _sound(Path(checkpoint)):
             stored = type(self.recognizer.model).from_pretrained(checkpoint, dtype=torch.float32)
+        try:
             self.recognizer.model.load_state_dict(stored.state_dict())
+        except RuntimeError:
+            raise FadaError(
+                f"{checkpoint}: another network than that of {self.settings.model}: one of them was changed. Get the "
+                "files of the model anew, or delete this folder: the one before it is taken then."
+            ) from None
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         self.recognizer.save_pretrained(output_dir or str(self.args.output_dir))

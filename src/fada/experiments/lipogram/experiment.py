@@ -1,6 +1,5 @@
 """The lipogram experiment: all modes, letters and seeds on the same topics; resumable, with tables."""
 
-import json
 import logging
 import math
 import os
@@ -10,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from fada.common.files import write_json, write_text
 from fada.common.say import track
-from fada.common.settings import read_recipe, validated
+from fada.common.settings import read_json, read_recipe, validated
 from fada.decoding.guidance import Guidance
 from fada.errors import FadaError
 from fada.experiments.lipogram.effects import Tuning, expected_effects
@@ -40,6 +40,7 @@ Variant = Literal["plain", "paper", "eq2", "soft", "hard", "soft+hard"]
 """A mode, or soft guidance with the whole distribution as target, scale 1 and no warm-up: ``eq2`` with the sorted
 distance of Eq. 1 to the letter, ``paper`` with the one that knows which letter is meant."""
 
+_AGAIN = "Delete it, and it is made again."
 UNUSUAL = "z"
 """The letter that the prompt names where none is to be avoided: for usual texts, rates and authors."""
 
@@ -97,6 +98,10 @@ class LipogramRecipe(BaseModel, extra="forbid", frozen=True):
         return self.model_copy(update=changes)
 
 
+class _Own(BaseModel):
+    counts: dict[str, float]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One file of stories: a search, a seed, a letter and a variant, or a rate or an author to follow."""
@@ -152,7 +157,10 @@ class Experiment:
 
     def _read(self, name: str) -> Any:
         path = self.folder / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        stored = read_json(path, _AGAIN) if path.is_file() else None
+        if stored is not None and not isinstance(stored, dict):
+            raise FadaError(f"{path}: expected a JSON object. {_AGAIN}")
+        return stored
 
     def _cells(self) -> Iterator[Cell]:
         for search in self.recipe.searches:
@@ -193,8 +201,8 @@ class Experiment:
                 own = CharDistribution.from_texts(story.text for story in stories)
                 stored = {"counts": dict(zip(own.symbols, own.counts.tolist(), strict=True))}
                 write_json(self.folder / "own.json", stored)
-            symbols = tuple(stored["counts"])
-            self._own = CharDistribution(symbols, list(stored["counts"].values()))  # type: ignore[arg-type]
+            counts = validated(_Own, stored, self.folder / "own.json").counts
+            self._own = CharDistribution(tuple(counts), np.array([*counts.values()]))
         return self._own
 
     def author(self) -> CharDistribution:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from fada._version import __version__
 from fada.common.settings import read_json, validated
+from fada.errors import FadaError
 from fada.evaluation.significance import MeanSem, mean_sem
 from fada.evaluation.table import markdown_table
 from fada.experiments.lipogram.effects import Tuning
@@ -62,7 +63,10 @@ class Written(BaseModel, extra="forbid"):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Written":
         """Read one file."""
-        return validated(cls, read_json(path), path)
+        found = validated(cls, read_json(path), path)
+        if missing := sorted({*METRICS} - {*found.metrics}):
+            raise FadaError(f"{path}: the figure {missing[0]} is missing. Delete the file, and it is made again.")
+        return found
 
 
 class Change(BaseModel):
@@ -126,6 +130,8 @@ class Rate(BaseModel):
         cls, letter: str, records: Sequence[Written], factor: float | None = None, requested: float | None = None
     ) -> "Rate":
         """The means of some cells."""
+        if any(letter not in record.frequencies for record in records):
+            raise FadaError(f"stories without the frequency of {letter!r}, whose rate the recipe asks for.")
         realised = mean_sem([record.frequencies[letter] for record in records])
         return cls(
             letter=letter, factor=factor, requested=requested, realised=realised, perplexity=_perplexity(records)
