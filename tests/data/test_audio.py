@@ -115,6 +115,19 @@ def test_a_broken_recording_is_an_error_that_names_it(data: bytes, says: str, tm
         load_audio(path)
 
 
+def test_a_recording_that_cannot_be_searched_in_is_read_to_its_end(tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "a.wav", np.sin(np.arange(1600) / 9) / 2, 16_000, subtype="GSM610")
+    assert len(load_audio(tmp_path / "a.wav")) >= 1600
+
+
+def test_a_recording_that_libsndfile_does_not_know_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "a.m4a").write_bytes(b"\0\0\0\x20ftypM4A \0\0\0\0M4A mp42isom" + bytes(200))
+    with pytest.raises(FadaError, match="Convert it") as told:
+        load_audio(tmp_path / "a.m4a")
+    assert str(told.value).count("a.m4a") == 1
+
+
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FadaError, match=r"gone\.wav: no such sound file"):
         load_audio(tmp_path / "gone.wav")

@@ -97,7 +97,8 @@ def _hocr(folder: Path) -> Path:
     (folder / "page.png").write_bytes(_png())
     path = folder / "page.hocr"
     path.write_text(
-        """<html xmlns="http://www.w3.org/1999/xhtml"><body><div class="ocr_page" title='image "page.png"; bbox 0 0 30 10'>
+        """<html xmlns="http://www.w3.org/1999/xhtml"><body>
+        <div class="ocr_page" title='image "page.png"; bbox 0 0 30 10'>
         <p class="ocr_par" id="p"><span class="ocr_line" id="a" title="bbox 1 1 29 5; baseline 0.01 -1">
         <span class="ocrx_word" title="bbox 1 1 14 5">en</span> <span class="ocrx_word">france</span></span>
         <span class="ocr_line" title="bbox 1 5 29 9">a saint</span></p></div></body></html>""",
@@ -701,7 +702,10 @@ READERS = {
     "model-processor": Reader(_copied("crnn_processor.json", "model"), _read_model),
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
     "model-decoder": Reader(_decoder, _read_decoder),
-    **{kind: Reader(_model_folder(kind), _read_model, share=8) for kind in ("trocr", "whisper", "wav2vec2_with_alphabet")},
+    **{
+        kind: Reader(_model_folder(kind), _read_model, share=8)
+        for kind in ("trocr", "whisper", "wav2vec2_with_alphabet")
+    },
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
     "run-predictions": Reader(_copied("predictions.parquet", "run"), lambda path: _evaluate(path.parent)),
     "knowledge": Reader(_knowledge, _read_knowledge),

@@ -246,5 +246,5 @@ def test_damaged_parts_of_an_adaptation_are_named(base: Path, corrected: list[Li
     with pytest.raises(FadaError, match=r"fold-0.pt: cannot be read .* Delete it"):
         begun.finish()
     (tmp_path / "out" / "folds" / "job.json").write_bytes(b"")
-    with pytest.raises(FadaError, match="job.json: not readable"):
+    with pytest.raises(FadaError, match=r"job\.json: not readable"):
         Adapting(str(base), corrected, tmp_path / "out", QUICK)

@@ -204,6 +204,12 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
+def refuse_pointer(head: bytes, where: object) -> None:
+    """Refuse a file that begins as what git-lfs leaves in place of one that was not fetched."""
+    if head.startswith(b"version https://git-lfs"):
+        raise FadaError(f"{where}: only the pointer of git-lfs to the file. Fetch it with: git lfs pull")
+
+
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse a file or folder that could not be written, before any work is done; nothing is created."""
     if not is_stream(path):

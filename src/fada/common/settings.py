@@ -26,8 +26,8 @@ def validated(model: type[Model], values: Any, where: object) -> Model:
         raise FadaError(f"{where}, {name}: {first['msg']}{found}.{known}") from None
 
 
-class _NoAliases(yaml.SafeLoader):
-    """A few lines of aliases to aliases can stand for gigabytes; recipes have no use for any."""
+class _Plain(yaml.SafeLoader):
+    """No aliases, a few lines of which can stand for gigabytes, and no key twice: one would be lost."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -35,11 +35,17 @@ class _NoAliases(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, f"the alias *{event.anchor} is not taken", event.start_mark)
         return super().compose_node(parent, index)
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
 
 def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings of a recipe; keys are checked where they are used."""
     try:
-        values = yaml.load(_text(path), _NoAliases)
+        values = yaml.load(_text(path), _Plain)
     except FileNotFoundError:
         raise FadaError(f"{path}: no such recipe.") from None
     except RecursionError:
@@ -56,10 +62,27 @@ def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     return values
 
 
-def read_json(path: str | os.PathLike[str], remedy: str = "") -> Any:
-    """What a JSON file of ours or of a user holds; a file that is not JSON is named, with what to do (`remedy`)."""
+class TwiceError(ValueError):
+    """A key that stands twice in a JSON object."""
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, for `object_pairs_hook`; a key that stands twice is an error: the last one would win."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TwiceError(f"the key {twice!r} stands twice; remove one of the two")
+    return found
+
+
+def read_json(path: str | os.PathLike[str], remedy: str = "", *, unique: bool = False) -> Any:
+    """What a JSON file of ours or of a user holds; a file that is not JSON is named, with what to do (`remedy`).
+
+    `unique` refuses keys that stand twice, in what is written by hand.
+    """
     try:
-        return json.loads(_text(path))
+        return json.loads(_text(path), object_pairs_hook=unique_keys if unique else None)
     except (ValueError, RecursionError) as error:
         why = error if isinstance(error, ValueError) else "nested too deeply"
         raise FadaError(f"{path}: not readable as JSON ({why}). {remedy}".rstrip()) from None

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from fada.common.arrow import may_share, sound_batches, unpacked_bytes
 from fada.common.parquet import BATCH_BYTES, most_bytes, refuse_bomb
+from fada.common.settings import TwiceError, unique_keys
 from fada.errors import FadaError
 
 JSON_SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -335,19 +336,7 @@ def _unquoted(cell: str) -> str:
     return cell
 
 
-class _TwiceError(ValueError):
-    """A key that stands twice in a JSON object."""
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 def _json_rows(stream: Iterable[str], expected: str) -> Iterator[Placed]:
@@ -361,8 +350,8 @@ def _json_rows(stream: Iterable[str], expected: str) -> Iterator[Placed]:
             row = json.loads(line)
             if isinstance(row, dict) and line.count(":") > len(row):  # a key may stand twice; the last one was kept
                 row = _DECODER.decode(line)
-        except _TwiceError as error:
-            yield number, Damage(f"the key {str(error)!r} stands twice; remove one of the two", "key stands twice")
+        except TwiceError as error:
+            yield number, Damage(str(error), "key stands twice")
         except (ValueError, RecursionError) as error:
             yield number, Damage(f"not JSON ({error})", "not JSON")
         else:

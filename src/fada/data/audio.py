@@ -114,8 +114,10 @@ def _opened(source: AudioSource, where: str) -> Iterator[Any]:
     try:
         sound = soundfile.SoundFile(source)
     except (soundfile.SoundFileError, TypeError) as error:
+        reason = str(getattr(error, "error_string", error)).rstrip(".")  # without the name, which is told already
         raise FadaError(
-            f"{where}: not a sound file that can be read (wav, flac, ogg, mp3), or broken: {error}"
+            f"{where}: not a sound file that can be read (wav, flac, ogg, mp3), or broken: {reason}. "
+            "Convert it to one of these."
         ) from None
     with sound:
         yield sound

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fada.common.settings import unique_keys
 from fada.common.tables import read_rows, whole
 from fada.data.line import SPLIT_NAMES
 from fada.errors import FadaError
@@ -198,7 +199,7 @@ def _by_table(table: Mapping[str, Any]) -> Rule:
 def _read_table(path: Path) -> dict[str, Any]:
     if path.suffix.lower() == ".json":
         try:
-            table = json.loads(path.read_text(encoding="utf-8-sig"))
+            table = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=unique_keys)
         except (OSError, ValueError, RecursionError) as error:
             raise FadaError(f"{path}: the table of domains cannot be read ({error}).") from None
         if not isinstance(table, dict):

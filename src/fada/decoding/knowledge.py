@@ -495,6 +495,9 @@ def training_pairs_of(folder: str | os.PathLike[str]) -> "CharNgram | None":
 
 def read_texts(texts: Sequence[str | os.PathLike[str]], **reading: Any) -> dict[str, list[str]]:
     """Lines by domain, "" where they have none; of sources with splits only the training lines, see `reading`."""
+    for text in texts:
+        if Path(text).suffix == SUFFIX:
+            raise FadaError(f"{text}: knowledge, not a text. Give it with --knowledge {text}.")
     by_domain: dict[str, list[str]] = {}
     for domain, text in Texts([*map(str, texts)], source_of(texts, **reading), held_out=False):
         by_domain.setdefault(domain or "", []).append(text)

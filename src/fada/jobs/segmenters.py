@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from fada.common.settings import read_json, validated
-from fada.data.crop import PageCrop, Point
+from fada.data.crop import PageCrop
 from fada.data.formats.xml import XmlLine, outline
 from fada.data.segment.layout import Zone
 from fada.data.segment.page import FoundLine, PageLines, find_lines
@@ -94,13 +94,16 @@ def _of_crops(alto: Path) -> tuple[FoundLine, ...]:
 # --- outlines of other tools -----------------------------------------------------------------------------------------
 
 
+_Place: TypeAlias = tuple[FiniteFloat, FiniteFloat]
+
+
 class _Box(BaseModel):
     """A line in a file of outlines, in pixels of the upright page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    outline: tuple[Point, ...] = Field(min_length=3)
-    baseline: tuple[Point, ...] = ()
+    outline: tuple[_Place, ...] = Field(min_length=3)
+    baseline: tuple[_Place, ...] = ()
     zone: Zone = "main"
 
 
@@ -114,7 +117,7 @@ def _boxes(file: Path) -> Segmenter:
     if not file.is_file():
         raise FadaError(f"{file}: no such file.")
     form = 'Expected {"page.jpg": [{"outline": [[x, y], ...], "baseline": [[x, y], ...]}, ...], ...}.'
-    pages = validated(_Boxes, {"pages": read_json(file, form)}, str(file)).pages
+    pages = validated(_Boxes, {"pages": read_json(file, form, unique=True)}, str(file)).pages
 
     def find(photograph: Photograph, page: "Image.Image") -> PageLines:
         names = (photograph.file.name, photograph.name)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from fada.common.files import refuse_pointer
 from fada.common.settings import read_json
 from fada.data.audio import SAMPLE_RATE
 from fada.data.line import Line
@@ -233,8 +234,8 @@ def _blank(modality: str) -> Line:
 def _sound_files(path: str | os.PathLike[str]) -> Iterator[None]:
     """What damaged, missing and foreign files of a model raise, as a sentence."""
     for file in sorted(Path(path).glob("*")) if Path(path).is_dir() else ():
-        if file.is_file() and file.stat().st_size < 1024 and file.read_bytes().startswith(b"version https://git-lfs"):
-            raise FadaError(f"{file}: only the pointer of git-lfs to the file. Fetch it with: git lfs pull")
+        if file.is_file() and file.stat().st_size < 1024:
+            refuse_pointer(file.read_bytes(), file)
         if file.name in JSON_FILES and not isinstance(read_json(file, _ANEW), dict):
             raise FadaError(f"{file}: expected a JSON object. {_ANEW}")
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fada.common.files import text_file, write_bytes, write_json
+from fada.common.files import refuse_pointer, text_file, write_bytes, write_json
 from fada.common.tables import encoding_advice
 from fada.data.formats.media import media_line, note_frames
 from fada.data.formats.text import one_line
@@ -29,7 +29,9 @@ def _read_text(path: Path, base: Base, reading: Reading, log: Log) -> str:
     if not base.holds(path):
         raise FadaError(LINK_OUTSIDE)
     try:
-        text = path.read_bytes().decode(reading.encoding or "utf-8-sig")
+        stored = path.read_bytes()
+        refuse_pointer(stored, path.name)
+        text = stored.decode(reading.encoding or "utf-8-sig")
     except (UnicodeDecodeError, LookupError) as error:
         raise FadaError(f"the text is {encoding_advice(reading.encoding or 'UTF-8')} ({error})") from None
     except OSError as error:
