@@ -289,7 +289,9 @@ def _read_decoder(path: Path) -> None:
     decoder = Decoder.of_model(path.parents[1])
     if decoder is not None:
         for domain in decoder.knowledge.domain_lms:
-            decoder.knowledge.lm_of("domain", domain).log_prob("arma viro", end=True)
+            model = decoder.knowledge.lm_of("domain", domain)
+            assert model is not None
+            model.log_prob("arma viro", end=True)
 
 
 def _language_model() -> Any:
@@ -703,7 +705,7 @@ READERS = {
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
     "model-decoder": Reader(_decoder, _read_decoder),
     **{
-        kind: Reader(_model_folder(kind), _read_model, share=8)
+        kind: Reader(_model_folder(kind), _read_model, share=10)
         for kind in ("trocr", "whisper", "wav2vec2_with_alphabet")
     },
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
@@ -728,8 +730,8 @@ READERS = {
     "study": Reader(_study, lambda path: _search_jointly(path, 3)),
     "result": Reader(_result("json"), _read_results),
     "result-texts": Reader(_result("parquet"), _read_results),
-    "lipogram": Reader(_lipogram, _read_lipogram),
-    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=8),
+    "lipogram": Reader(_lipogram, _read_lipogram, share=4),
+    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=16),
 }
 
 
