@@ -25,7 +25,7 @@ from fada.models.reader import CRNNReader
 from fada.models.registry import load_recognizer
 
 REPOSITORY = Path(__file__).parent.parent
-COMMAND = [sys.executable, "-c", "from fada.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "fada"]
 LINES = 100
 
 

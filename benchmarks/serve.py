@@ -24,7 +24,7 @@ from PIL import Image
 
 from fada.serve.project import Limits
 
-COMMAND = [sys.executable, "-c", "from fada.cli import main; main()", "serve"]
+COMMAND = [sys.executable, "-m", "fada", "serve"]
 FRAMES, CLASSES, LINES = 250, 100, 40
 LIMIT, WAITING = Limits.requests, Limits.waiting
 """Requests that the server works at, or holds, at once; jobs that may wait."""

@@ -13,7 +13,7 @@ STARTS = 7
 def seconds() -> float:
     """Processor time of one start, user and system."""
     before = os.times()
-    command = [sys.executable, "-c", "from fada.cli import main; main()", "--help"]
+    command = [sys.executable, "-m", "fada", "--help"]
     subprocess.run(command, capture_output=True, check=True)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system

@@ -36,9 +36,7 @@ def main(source: str, folder: str, model: str = "medieval") -> None:
         "evaluate put_aside before.tsv after.tsv",
     ):
         print("$ fada", command, flush=True)
-        subprocess.run(
-            [sys.executable, "-c", "from fada.cli import main; main()", *command.split()], cwd=folder, check=True
-        )
+        subprocess.run([sys.executable, "-m", "fada", *command.split()], cwd=folder, check=True)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ def test_the_layers_are_those_of_the_contract() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contract = settings["tool"]["importlinter"]["contracts"][0]
     layers = [re.sub(r"[()]", "", layer) for layer in contract["layers"]]
-    block = PLAN.split("## Layers")[1].split("\n    cli\n")[1].split("\n\n")[0]
-    assert layers == ["cli", *(re.sub(r" \(.*\)", "", line).strip() for line in block.splitlines())]
+    block = PLAN.split("## Layers")[1].split("\n    __main__\n")[1].split("\n\n")[0]
+    assert layers == ["__main__", *(re.sub(r" \(.*\)", "", line).strip() for line in block.splitlines())]
 
 
 def test_every_file_that_is_named_exists() -> None:

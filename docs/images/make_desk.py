@@ -39,7 +39,7 @@ def main(image: Path, texts: list[Path]) -> None:
     """Take all pictures."""
     expect.set_options(timeout=100_000)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        command = [sys.executable, "-c", "from fada.cli import main; main()", "serve", folder, "--no-browser"]
+        command = [sys.executable, "-m", "fada", "serve", folder, "--no-browser"]
         server = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         address = server.stdout.readline().strip()

@@ -14,8 +14,8 @@ from fada.cli import main
 from fada.cli.output import print_rows
 from fada.targets.target_set import TargetSet
 from tests.support import xml_pages
+from tests.support.commands import FADA
 
-FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 HPGT = Path(__file__).parents[1] / "files" / "hpgt_counts.json"
 
 

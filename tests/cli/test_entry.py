@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from fada import cli
+from fada import __version__, cli
 from fada.common.say import printable
 from fada.errors import EXTRAS
+from tests.support.commands import FADA
 
 ROOT = Path(__file__).parents[2]
-FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 
 
 def fada(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -109,6 +109,11 @@ def test_escape_sequences_of_the_data_do_not_reach_a_terminal(tmp_path: Path) ->
     assert "\x1b]0;owned" not in text
     assert "\x07" not in text
     assert "\x9b" not in text
+
+
+def test_the_package_is_the_program_where_that_is_not_on_the_path() -> None:
+    done = fada("--version")
+    assert done.stdout == f"fada {__version__}\n", done.stderr
 
 
 def test_printable_keeps_all_that_is_text() -> None:

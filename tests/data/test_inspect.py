@@ -1,8 +1,6 @@
 """What a set holds, on the command line too."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from fada.data.line import Line, LineSet
 from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
+from tests.support.commands import run_fada
 from tests.support.types import some
 
 
@@ -158,12 +157,9 @@ def test_published_writes_splits_with_their_licence(tmp_path: Path, source: Path
     assert "CC BY-NC-SA" in some(read_lines(tmp_path / "out").licence)
 
 
-def test_a_mistake_ends_with_code_2_and_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from fada.cli import main; main()", "data", "inspect", str(tmp_path / "none")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no such file or folder" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FadaError, match="none: no such file or folder"):
+        run_fada("data", "inspect", tmp_path / "none")
 
 
 def test_the_source_is_never_overwritten(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -172,12 +170,9 @@ def test_exit_code_is_3_above_the_threshold_and_0_below(run: Path) -> None:
     assert "beam" not in result.stderr
 
 
-def test_exit_code_is_2_for_a_mistake_in_the_input(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fada", "evaluate", str(tmp_path / "absent.tsv")]
-    entry = [sys.executable, "-c", "from fada.cli import main; main()", *command[3:]]
-    result = subprocess.run(entry, capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert "absent.tsv: no such file or folder" in result.stderr
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FadaError, match=r"absent\.tsv: no such file or folder"):
+        run_fada("evaluate", tmp_path / "absent.tsv")
 
 
 @pytest.mark.parametrize(

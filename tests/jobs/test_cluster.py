@@ -5,7 +5,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from fada.models.registry import load_recognizer
 from fada.tuning.tuned import Tuned
 from tests.support.arenas import small_arena
 from tests.support.cluster_tasks import dying, refusing
+from tests.support.commands import FADA
 from tests.support.jobs import transcribe
 from tests.support.machines import FAIR, Machines, below, called, end, started
 
@@ -49,7 +49,6 @@ DRIVERS = int(os.environ.get("FADA_KILLS", "1"))
 LINES = max(16, 3 * KILLS)
 OFFLINE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 """Before a command: it has no network but its own machine."""
-FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 
 
 @pytest.fixture(scope="module")

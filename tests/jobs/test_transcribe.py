@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from fada.models.whisper import WhisperRecognizer
 from fada.targets.target_set import TargetSet
 from fada.tuning.tuned import Tuned
 from tests.support import xml_pages
+from tests.support.commands import FADA
 from tests.support.jobs import transcribe
 from tests.support.model_folders import whisper_folder
 from tests.support.types import some
@@ -375,9 +375,9 @@ def test_a_model_folder_without_its_configuration_is_not_taken_for_lines(tmp_pat
 
 def test_standard_output_gets_the_text_and_nothing_is_beside_it(model: Path, lines: Path, tmp_path: Path) -> None:
     assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
-    command = [sys.executable, "-c", "from fada.cli import main; main()", "transcribe", str(model), str(lines)]
+    command = [*FADA, "transcribe", model, lines, "-o", "/dev/stdout", "--format", "tsv"]
     with (tmp_path / "streamed.tsv").open("wb") as stream:
-        subprocess.run([*command, "-o", "/dev/stdout", "--format", "tsv"], stdout=stream, check=True)
+        subprocess.run(command, stdout=stream, check=True)
     assert (tmp_path / "streamed.tsv").read_bytes() == (tmp_path / "out.tsv").read_bytes()
     assert [name for name in os.listdir("/dev") if "stdout" in name] == ["stdout"]
 
@@ -388,9 +388,8 @@ def test_a_killed_job_goes_on_where_it_stopped_and_gives_the_same_file(
     whole, out = tmp_path / "whole.tsv", tmp_path / "out.tsv"
     assert run("transcribe", model, lines, "--out", whole).exit_code == 0
     journal = tmp_path / ".out.tsv.journal"
-    command = [sys.executable, "-c", "from fada.cli import main; main()"]
     process = subprocess.Popen(
-        [*command, "transcribe", model, lines, "--out", out, "--batch-size", "1"],
+        [*FADA, "transcribe", model, lines, "--out", out, "--batch-size", "1"],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     while process.poll() is None:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,9 +31,8 @@ from fada.report.page import Written, script_json, write_comparison, write_repor
 from fada.runs.groups import load_runs
 from fada.text.characters import sign
 from tests.support import browsers
+from tests.support.commands import FADA, run_fada
 from tests.support.run_folders import CITATION, LICENCE, NASTY, MakeRun, write_tuned
-
-FADA = str(Path(sys.executable).with_name("fada"))
 
 
 def payload(path: Path) -> dict[str, Any]:
@@ -292,20 +290,15 @@ def test_data_that_were_asked_for_must_be_readable(work: Path, one: Written) -> 
 
 
 def test_command_writes_report_and_tables(work: Path, one: Written) -> None:
-    command = [FADA, "report", str(one.path.parent), "--out", str(work / "cli.html")]
-    options = ["--tables", str(work / "cli-tables"), "--resamples", "50", "--json", "--no-images"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
+    options = ("--tables", work / "cli-tables", "--resamples", 50, "--json", "--no-line-images")
+    printed = json.loads(run_fada("report", one.path.parent, "--out", work / "cli.html", *options).stdout)
     assert Path(printed["path"]).stat().st_size == printed["size"]
     assert (work / "cli-tables" / "systems.tex").exists()
 
 
 def test_command_names_a_folder_that_is_no_run(work: Path) -> None:
-    command = [FADA, "report", str(work / "nothing-here")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no such run folder" in done.stderr
+    with pytest.raises(FadaError, match="no such run folder"):
+        run_fada("report", work / "nothing-here")
 
 
 # ------------------------------------------------------------------------------------------------------ the browser
@@ -622,9 +615,9 @@ def test_a_model_that_does_not_read_is_not_celebrated(make_run: MakeRun, tmp_pat
     assert not any(row.best for row in written.views[0].results)
 
 
-def test_the_page_tells_when_and_how_it_was_made(make_run: MakeRun, work: Path, tmp_path: Path) -> None:
+def test_the_page_tells_when_and_how_it_was_made(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "my run", lines=10)
-    subprocess.run([FADA, "report", str(folder), "--no-images"], check=True, capture_output=True)
+    subprocess.run([*FADA, "report", str(folder), "--no-images"], check=True, capture_output=True)
     page = (folder / "report.html").read_text("utf-8")
     assert re.search(r"<dt>Made</dt><dd><bdi>20\d\d-\d\d-\d\d \d\d:\d\d", page)
     assert "<dt>Command</dt><dd><bdi>fada report " in page

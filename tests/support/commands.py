@@ -1,5 +1,6 @@
 """The command line: run in a test, and all its commands with their options."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from fada.cli import app
+
+FADA = (sys.executable, "-m", "fada")
+"""`fada` in a process of its own, which is seconds slower: where that process is the point."""
 
 
 def run_fada(*arguments: object, code: int = 0) -> Result:

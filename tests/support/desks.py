@@ -1,7 +1,6 @@
 """Desks for tests: a project folder with documents whose emissions are made on the spot, and the real application."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +18,11 @@ from fada.serve.desk import Desk
 from fada.serve.project import Limits, Project
 from fada.serve.store import insert, now
 from fada.serve.worker import _save
+from tests.support.commands import FADA
 
 SYMBOLS = ("", *"abcdefghijklmnopqrstuvwxyz ", "⁊", "ꝑ", "\u0303")
 TEXTS = ("the quick brown fox", "jumps ouer the lazy", "dog ⁊ runs away")
-SERVER = [sys.executable, "-c", "from fada.cli import main; main()", "serve"]
+SERVER = [*FADA, "serve"]
 
 
 def spelt(text: str, symbols: Sequence[str] = SYMBOLS, *, seed: int = 0, doubt: float = 0.3) -> np.ndarray:

@@ -5,7 +5,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from fada.targets.target_set import TargetSet
 from fada.training.adapt import RECORD, REPLAY, Adapting, adapt
 from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
+from tests.support.commands import FADA
 from tests.support.disks import files_up_to
 from tests.support.training_lines import drawn_line, image_lines, sound_folder, sound_lines
 
@@ -143,7 +143,7 @@ def test_other_kinds_of_models_adapt_by_the_same_command(kind: str, tmp_path: Pa
 @pytest.mark.timeout(900)
 def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: list[Line], tmp_path: Path) -> None:
     write_parquet(corrected, tmp_path / "lines.parquet")
-    command = [sys.executable, "-c", "from fada.cli import main; main()", "adapt", str(base), "--folds", "2"]
+    command = [*FADA, "adapt", str(base), "--folds", "2"]
     command += ["--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--out"]
     whole = subprocess.run([*command, str(tmp_path / "whole"), "--threads", "1"], capture_output=True, text=True)
     assert whole.returncode == 0, whole.stderr

@@ -39,12 +39,11 @@ from fada.training.settings import TrainSettings, settings_of
 from fada.training.train import train
 from fada.training.trainer import OVERRIDDEN, FadaTrainer
 from tests.support import model_folders
-from tests.support.commands import run_fada
+from tests.support.commands import FADA, run_fada
 from tests.support.disks import files_up_to
 from tests.support.training_lines import ALPHABETS, image_folder, image_lines, sound_folder, sound_lines
 from tests.support.types import some
 
-FADA = [sys.executable, "-c", "from fada.cli import main; main()"]
 # Some virtual machines advertise matrix units (AMX) that they do not have: bfloat16 must do without them.
 ENVIRONMENT = {
     **os.environ,

@@ -23,7 +23,6 @@ FEWEST = 5
 _FOLDS = 3
 _STEPS = "folds/steps.json"
 """Written by `fada adapt` while it trains."""
-_COMMAND = "from fada.cli import main; main()"
 
 
 def ask(desk: Desk, document: int, page: int | None) -> Row:
@@ -83,7 +82,7 @@ def adapt(desk: Desk, job: Running) -> dict[str, Any]:
 
 def _run(job: Running, model: str, lines: Path, out: Path) -> None:
     """`fada adapt` until it ends; ended when the job is cancelled."""
-    command = [sys.executable, "-c", _COMMAND, "adapt", model, "--lines", str(lines), "--out", str(out)]
+    command = [sys.executable, "-m", "fada", "adapt", model, "--lines", str(lines), "--out", str(out)]
     process = subprocess.Popen(
         [*command, "--folds", str(_FOLDS)],
         stdin=subprocess.DEVNULL,
