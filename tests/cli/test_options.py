@@ -10,13 +10,16 @@ from typer.testing import CliRunner
 
 from fada.cli import _OLD_SPELLINGS, _READ_OUT, app
 from fada.cli.examples import EXAMPLES
+from fada.cli.options import CLUSTER, KNOWLEDGE, PANEL
 from fada.data.formats import registry as formats
 from fada.errors import FadaError
 from fada.models import registry as models
 from tests.support.commands import COMMANDS, options, spellings
 
 ROOT = Path(__file__).parents[2]
-PAGES = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+TEXTS = [page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]]
+PAGES = "\n".join(TEXTS)
+GROUPS = (PANEL, KNOWLEDGE, CLUSTER)
 KINDS = {"Path": "a file or folder", "str": "a word", "int": "a number", "float": "a number", "bool": "a flag"}
 TWO_MEANINGS = {
     "--check": "looks whether what the command is about is sound: line images, committed figures",
@@ -128,6 +131,20 @@ def test_a_beam_that_no_memory_is_enough_for_is_refused_before_any_work(command:
 
 def test_every_command_is_on_a_page() -> None:
     assert [command for command in COMMANDS if f"fada {command}" not in PAGES] == []
+
+
+def test_every_option_is_on_a_page_that_tells_of_its_command() -> None:
+    def is_on(page: str, names: tuple[str, ...]) -> bool:
+        return any(re.search(rf"(?<![\w-]){name}(?![\w-])", page) for name in names)
+
+    missing = []
+    for command, option in options():
+        of_many = option.rich_help_panel in GROUPS or option.opts[0] in ("--json", "--csv")  # told once, for all
+        pages = TEXTS if of_many else [text for text in TEXTS if f"fada {command}" in text]
+        names = tuple(name for name in (*option.opts, *option.secondary_opts) if name.startswith("--"))
+        if not any(is_on(page, names) for page in pages):
+            missing.append(f"fada {command} {names[0]}")
+    assert missing == []
 
 
 def test_every_option_says_what_it_does() -> None:
