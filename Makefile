@@ -26,8 +26,10 @@ demo: $(STAMP)
 serve: $(STAMP)
 	$(BIN)/fada serve
 
+# Two processes, each with whole files, in the order of tests/conftest.py.
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(TWO)
 
 # The quick tests with the oldest versions that pyproject.toml allows (torch: the pinned one), in a place of their own.
 # torch comes without what it needs, for that would come in its newest version and stay; so would a typer for typer-slim.
@@ -38,7 +40,7 @@ test-lowest:
 	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
 	$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct "$(firstword $(TORCH))" \
 	  "typer-slim>=0.18,<0.22" -e ".[all,dev]"
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not browser" $(TESTS)
+	$(LOWEST)/bin/python -m pytest $(TWO) -m "not slow and not browser" $(TESTS)
 
 # The README's first screen where nothing but the plain wheel is installed, in a place of its own.
 FRESH := .venv-fresh
@@ -56,10 +58,10 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Twenty actors, workers and drivers of a cluster are killed; then new damaged files for every reader, HOURS long, each round with new cases.
+# Twenty actors, workers and drivers of a cluster are killed, and twenty times the server; then new damaged files for every reader, HOURS long, each round with new cases.
 HOURS ?= 1
 fuzz: $(STAMP)
-	FADA_KILLS=20 $(BIN)/python -m pytest tests/jobs/test_cluster.py
+	FADA_KILLS=20 $(BIN)/python -m pytest tests/jobs/test_cluster.py tests/serve/test_crash.py
 	end=$$(($$(date +%s) + $(HOURS) * 3600)); first=$$(date +%s); while [ $$(date +%s) -lt $$end ]; do \
 	  FADA_FUZZ_FIRST=$$first FADA_FUZZ_CASES=2000 $(BIN)/python -m pytest tests/fuzz -n 2 || exit 1; \
 	  first=$$((first + 2000)); done

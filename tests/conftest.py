@@ -44,6 +44,12 @@ def make_run(trained_run: Path) -> "MakeRun":
     return partial(run_folders.make_run, trained_run)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests go first, so that no process is left with one of them at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     """Say how to get a browser where the tests that need one were left out."""
     from tests.support import browsers

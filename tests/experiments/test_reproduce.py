@@ -157,18 +157,16 @@ def test_the_committed_document_agrees_with_the_committed_results() -> None:
 @pytest.mark.slow
 def test_results_are_recomputed_from_the_stored_texts(reproduced: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, _ = reproduced
-    assert list(check_results(folder / "results")) == []
-    done = run_fada("results", folder / "results", "--check")
+    run_fada("results", folder / "results", "--check")
     shutil.copytree(folder / "results", tmp_path / "results")
     file = tmp_path / "results" / "main-test" / "2.json"
     record = json.loads(file.read_text(encoding="utf-8"))
     assert record["made"]["libraries"]["numpy"] == np.__version__
     record["rivals"]["standard"]["prior correction"]["cer"] += 0.1
     file.write_text(json.dumps(record), encoding="utf-8")
-    [told] = check_results(tmp_path / "results")
+    told = run_fada("results", tmp_path / "results", "--check", code=3).output
     assert "seed 2, rivals standard prior correction, cer" in told
-    done = run_fada("results", tmp_path / "results", "--check", code=3)
-    assert told in done.output
+    assert "1 figures differ, 0 files could not be checked" in told
 
 
 def test_results_of_the_first_version_say_that_they_have_no_texts() -> None:

@@ -73,7 +73,7 @@ def started(token: Path, *options: str) -> "subprocess.Popen[Any]":
     """A machine of a cluster."""
     environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"} | FAIR
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--block", *options, "--disable-usage-stats"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options, "--disable-usage-stats"]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen(command, env={**os.environ, **environment}, cwd="/", **quiet)
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True, scope="module")
+def kept_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder in which the words of vocabularies are kept; finding them takes seconds."""
+    folder = tmp_path_factory.mktemp("words")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("FADA_CACHE", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="module")
 def loaded(model_folder: Path) -> tuple[Any, Any]:
     return load_language_model(str(model_folder))
@@ -63,13 +73,12 @@ def writer(loaded: tuple[Any, Any], **options: Any) -> Any:
 
 
 def test_the_words_of_a_vocabulary_are_kept_and_read_again(
-    loaded: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: tuple[Any, Any], kept_words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FADA_CACHE", str(tmp_path))
-    tokenizer = loaded[1]
+    tokenizer, before = loaded[1], {*kept_words.iterdir()}
     table = TokenTable.from_tokenizer(tokenizer)
     made = words._lexicon.__wrapped__(tokenizer, table, "en")
-    [kept] = tmp_path.iterdir()
+    [kept] = {*kept_words.iterdir()} - before
     with monkeypatch.context() as without:
         without.setattr(words, "word_frequencies", lambda language: pytest.fail("found anew"))
         assert words._lexicon.__wrapped__(tokenizer, table, "en").spellings == made.spellings

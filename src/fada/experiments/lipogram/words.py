@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import LogitsProcessor
+from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
 from fada.common.files import write_text
 from fada.decoding.guidance import Constraint
@@ -55,7 +55,7 @@ class Lexicon:
         """The tokens of each word, small and capitalised, with and without a space before it."""
         forms = [(w, f) for word, f in frequencies.items() for w in dict.fromkeys((word, word.capitalize()))]
         forms = [(space + form, f) for form, f in forms for space in (" ", "")]
-        ids = tokenizer([form for form, _ in forms], add_special_tokens=False)["input_ids"]
+        ids = _encoded(tokenizer, [form for form, _ in forms])
         spellings = {}
         for (form, frequency), tokens in zip(forms, ids, strict=True):
             while tokens and table.pieces[tokens[0]].isspace():
@@ -87,6 +87,16 @@ class Lexicon:
         for beginning, node in tree.items():
             node.share /= whole.get(beginning) or 1.0
         return tree
+
+
+def _encoded(tokenizer: "PreTrainedTokenizerBase", texts: list[str]) -> Iterable[list[int]]:
+    """The tokens of each text, in a third of the time where nothing else is asked of the tokenizer."""
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return tokenizer(texts, add_special_tokens=False)["input_ids"]
+    rules = tokenizer.backend_tokenizer
+    rules.no_padding()  # as an earlier call may have left them; the next call sets them anew
+    rules.no_truncation()
+    return (found.ids for found in rules.encode_batch_fast(texts, add_special_tokens=False))
 
 
 @lru_cache(maxsize=4)
