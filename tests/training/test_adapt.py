@@ -24,7 +24,7 @@ from fada.targets.target_set import TargetSet
 from fada.training.adapt import RECORD, REPLAY, Adapting, adapt
 from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
-from tests.support.commands import FADA
+from tests.support.commands import FADA, run_fada
 from tests.support.disks import files_up_to
 from tests.support.training_lines import drawn_line, image_lines, sound_folder, sound_lines
 
@@ -132,10 +132,8 @@ def test_other_kinds_of_models_adapt_by_the_same_command(kind: str, tmp_path: Pa
     lines = image_lines(6) if kind == "trocr" else sound_lines(6)
     write_parquet(lines, tmp_path / "lines.parquet")
     TargetSet.from_texts({"mine": [str(line.text) for line in lines]}).save(tmp_path / "targets.json")
-    command = ["adapt", str(folder), "--lines", str(tmp_path / "lines.parquet"), "--out", str(tmp_path / "mine")]
-    options = ["--folds", "2", "--epochs", "1", "--fewest-steps", "2", "--targets", str(tmp_path / "targets.json")]
-    result = CliRunner().invoke(app, [*command, *options])
-    assert result.exit_code == 0, result.output
+    options = ("--folds", 2, "--epochs", 1, "--fewest-steps", 2, "--targets", tmp_path / "targets.json", "--threads", 1)
+    run_fada("adapt", folder, "--lines", tmp_path / "lines.parquet", "--out", tmp_path / "mine", *options)
     assert json.loads((tmp_path / "mine" / RECORD).read_text("utf-8"))["lines"] == 6
     assert len(load_recognizer(tmp_path / "mine").transcribe(lines)) == 6
 
@@ -143,20 +141,17 @@ def test_other_kinds_of_models_adapt_by_the_same_command(kind: str, tmp_path: Pa
 @pytest.mark.timeout(900)
 def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: list[Line], tmp_path: Path) -> None:
     write_parquet(corrected, tmp_path / "lines.parquet")
-    command = [*FADA, "adapt", str(base), "--folds", "2"]
-    command += ["--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--out"]
-    whole = subprocess.run([*command, str(tmp_path / "whole"), "--threads", "1"], capture_output=True, text=True)
-    assert whole.returncode == 0, whole.stderr
+    command = ["adapt", str(base), "--folds", "2", "--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--out"]
+    run_fada(*command, tmp_path / "whole", "--threads", 1)
     killed = [*command, str(tmp_path / "killed"), "--threads", "2"]  # side by side: the same result
-    job = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    job = subprocess.Popen([*FADA, *killed], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     first = tmp_path / "killed" / "folds" / "fold-0.pt"
     while job.poll() is None and not first.exists():
         time.sleep(0.05)
     job.send_signal(signal.SIGKILL)
     job.wait()
     if not (tmp_path / "killed" / RECORD).exists():  # it may have come to its end before the signal
-        again = subprocess.run(killed, capture_output=True, text=True)
-        assert again.returncode == 0, again.stderr
+        run_fada(*killed)
     records = [json.loads((tmp_path / name / RECORD).read_text("utf-8")) for name in ("whole", "killed")]
     assert {k: v for k, v in records[0].items() if k != "seconds"} == {
         k: v for k, v in records[1].items() if k != "seconds"

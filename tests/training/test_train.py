@@ -21,7 +21,7 @@ import typer
 from transformers import Trainer
 
 import fada
-from fada.cli import app
+from fada.cli import _told, app
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line, LineSet
 from fada.data.splits import split_lines
@@ -138,18 +138,10 @@ def test_resume_after_kill_gives_the_same_weights(
 ) -> None:
     out = tmp_path / "run"
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
-    command = [
-        *FADA,
-        "train",
-        f"--data={data}",
-        "--domain-column=domain",
-        f"--out={out}",
-        *options,
-        "--set=save_steps=1",
-    ]
+    command = ["train", f"--data={data}", "--domain-column=domain", f"--out={out}", *options, "--set=save_steps=1"]
     for _ in range(5):  # on a busy machine a training may be over before the signal falls
         shutil.rmtree(out, ignore_errors=True)
-        process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen([*FADA, *command], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         while process.poll() is None and not list(out.glob("checkpoints/checkpoint-*/trainer_state.json")):
             time.sleep(0.02)
         process.send_signal(stop)
@@ -161,9 +153,7 @@ def test_resume_after_kill_gives_the_same_weights(
         told = int(errors.partition("after step ")[2].split()[0])
         assert (out / "checkpoints" / f"checkpoint-{told}").is_dir(), "the newest is kept, not only the best"
     assert not (out / "model").exists()
-    resumed = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "CER" in resumed.stdout
+    assert "CER" in run_fada(*command, "--resume").stdout
     assert_same_weights(reference.folder, out)
     assert losses(out) == losses(reference.folder)
 
@@ -575,12 +565,12 @@ def test_a_full_disk_is_told_by_the_checkpoint_and_the_run_goes_on_to_the_same_w
     reference: Run, data: Path, tmp_path: Path
 ) -> None:
     given = {**SMALL, "data": data, "out": tmp_path / "run", "domain_column": "domain"}
-    command = [*FADA, "train", *(f"--set={name}={value}" for name, value in given.items())]
-    with files_up_to(100_000):  # less than the weights take
-        full = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    with files_up_to(100_000), pytest.raises(OSError, match="No space left") as full:  # less than the weights take
+        run_fada("train", *(f"--set={name}={value}" for name, value in given.items()))
+    sentence, code = some(_told(full.value))
     checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-"
-    told = f"fada: {re.escape(str(checkpoint))}\\d+: the disk is full. .* give the command again with --resume."
-    assert (full.returncode, bool(re.search(told, full.stderr))) == (1, True), full.stderr
+    told = f"{re.escape(str(checkpoint))}\\d+: the disk is full. .* give the command again with --resume."
+    assert (code, bool(re.match(told, sentence))) == (1, True), sentence
     with (
         files_up_to(400_000),
         pytest.raises(OSError, match=r"No space left on device: '.*checkpoint-\d+'"),
