@@ -375,7 +375,7 @@ def test_a_model_folder_without_its_configuration_is_not_taken_for_lines(tmp_pat
 
 def test_standard_output_gets_the_text_and_nothing_is_beside_it(model: Path, lines: Path, tmp_path: Path) -> None:
     assert run("transcribe", model, lines, "--out", tmp_path / "out.tsv").exit_code == 0
-    command = [*FADA, "transcribe", model, lines, "-o", "/dev/stdout", "--format", "tsv"]
+    command = [*FADA, "transcribe", str(model), str(lines), "-o", "/dev/stdout", "--format", "tsv"]
     with (tmp_path / "streamed.tsv").open("wb") as stream:
         subprocess.run(command, stdout=stream, check=True)
     assert (tmp_path / "streamed.tsv").read_bytes() == (tmp_path / "out.tsv").read_bytes()
