@@ -209,7 +209,7 @@ def test_guided_by_a_text_a_cluster_writes_what_one_process_does(
     machines: Machines, model: Path, lines: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "text.txt").write_text("le roi marc\nla reine dit\n", encoding="utf-8")
-    guided: list[object] = ["transcribe", model, lines, "--text", tmp_path / "text.txt"]
+    guided: list[object] = ["transcribe", model, lines, "--text", tmp_path / "text.txt", "--looks", 2]
     run(*guided, "--out", tmp_path / "one.jsonl")
     for number in (1, 2):
         run(*guided, "--out", tmp_path / "many.jsonl", "--shard", f"{number}/2", *machines.options)
@@ -221,9 +221,9 @@ def test_guided_by_a_text_a_cluster_writes_what_one_process_does(
 def test_emissions_and_counts_of_a_cluster_are_those_of_one_process(
     machines: Machines, model: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("emit", model, lines, "--out", tmp_path / "one.npz")
+    run("emit", model, lines, "--looks", 2, "--out", tmp_path / "one.npz")
     monkeypatch.chdir(lines.parent)  # the machines of the cluster are told where a relative path begins
-    run("emit", model, "lines", "--out", tmp_path / "many.npz", *machines.options)
+    run("emit", model, "lines", "--looks", 2, "--out", tmp_path / "many.npz", *machines.options)
     one, many = Emissions.load(tmp_path / "one.npz"), Emissions.load(tmp_path / "many.npz")
     assert one.ids == many.ids
     assert all(np.array_equal(a, b) for a, b in zip(one.log_probs, many.log_probs, strict=True))

@@ -32,6 +32,13 @@ BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the netwo
 DEVICE = typer.Option(
     "cpu", "--device", help="cpu; cuda, mps or cuda:1 for models that torch runs; auto: a GPU if there is one."
 )
+LOOKS = typer.Option(
+    1,
+    "--looks",
+    min=1,
+    max=5,
+    help="Look at every line so often, each time a little differently, and take the mean: fewer errors, more time.",
+)
 RESTART = typer.Option(False, "--restart", help="Forget an unfinished job with the same output.")
 THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
 
@@ -77,6 +84,7 @@ def transcribe(
     words: list[Path] = WORDS,
     hot_word: list[str] = HOT_WORD,
     words_share: float = WORDS_SHARE,
+    looks: int = LOOKS,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     device: str = DEVICE,
@@ -116,6 +124,7 @@ def transcribe(
     recognizer, lines = open_model(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )
+    recognizer.use_looks(looks)
     asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
     asked = {name: value for name, value in asked.items() if value is not None}
     domains = any(value is not None for name, value in source.items() if name.startswith("domain"))

@@ -252,13 +252,13 @@ class Arena:
         seed: int = 0,
         learnt: Learnt | None = None,
     ) -> None:
-        """Read the test lines with one model by several rungs; the network runs once."""
+        """Read the test lines with one model by several rungs."""
         log.info("%s: %s", one.manuscript, ", ".join(rung.name for rung in rungs))
         ladder = Ladder(load_recognizer(model), test, self._known)
         for rung in rungs:
             started = time.monotonic()
             texts, told = ladder.read(rung, one.language)
-            predicted = predict(ladder.emissions) if rung is PLAIN else None
+            predicted = predict(ladder.seen()) if rung is PLAIN else None
             read = Read(
                 manuscript=one.manuscript,
                 rung=rung.name,
@@ -448,7 +448,7 @@ def _languages_table(found: Found, evaluations: Sequence[SystemsEvaluation]) -> 
 def _inferred_table(found: Found) -> Iterator[str]:
     rows = []
     for one in found.manuscripts:
-        for rung in (rung for rung in RUNGS if rung.knowing == "inferred"):
+        for rung in (rung for rung in RUNGS if rung.knowing == "inferred" and rung.looks == 1):
             read = found.reads.get((one.manuscript, rung.name, 0))
             if read and read.about.inferred:
                 rows.append([one.manuscript, f"{one.language}-{one.century}", rung.short, read.about.inferred])

@@ -34,6 +34,7 @@ class Rung:
         short: in the heads of tables.
         knowing: what is known of the language.
         corrected: lines that were corrected.
+        looks: at every line, see :meth:`fada.models.recognizer.Recognizer.use_looks`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Rung:
     short: str
     knowing: Knowing = "nothing"
     corrected: int = 0
+    looks: int = 1
 
 
 RUNGS = (
@@ -50,10 +52,13 @@ RUNGS = (
     Rung("frequencies", "the language's character frequencies: prior correction", "frequencies", "frequencies"),
     Rung("text", "text in the language", "text", "language"),
     Rung("inferred", "**nothing given: the language inferred, its text**", "inferred", "inferred"),
+    Rung("looks", "nothing, but every line looked at five times", "5 looks", looks=5),
+    Rung("inferred-looks", "**the language inferred, its text; five looks**", "inferred, 5 looks", "inferred", looks=5),
     Rung("lines8", "8 corrected lines", "8 lines", corrected=8),
     Rung("lines8-text", "8 corrected lines, text in the language", "8 + text", "language", 8),
     Rung("lines24", "24 corrected lines", "24 lines", corrected=24),
     Rung("lines24-text", "**24 corrected lines, text in the language**", "24 + text", "language", 24),
+    Rung("lines24-looks", "24 corrected lines, text in the language; five looks", "24, 5 looks", "language", 24, 5),
 )
 
 
@@ -78,7 +83,9 @@ class About(BaseModel, extra="forbid"):
 
 
 class Ladder:
-    """Lines as a recogniser sees them, read by any rung that needs no further correcting; the network runs once.
+    """Lines as a recogniser sees them, read by any rung that needs no further correcting.
+
+    The network runs once for all rungs of as many looks.
 
     Args:
         recognizer: as it is, or adapted already.
@@ -87,13 +94,21 @@ class Ladder:
     """
 
     def __init__(self, recognizer: Recognizer, lines: Sequence[Line], known: Automatic) -> None:
-        self.emissions: Emissions = recognizer.emit(lines)
-        self.known = known
+        self.recognizer, self.lines, self.known = recognizer, lines, known
+        self._seen: dict[int, Emissions] = {}
+
+    def seen(self, looks: int = 1) -> Emissions:
+        """What the network makes of the lines."""
+        if looks not in self._seen:
+            self.recognizer.use_looks(looks)
+            self._seen[looks] = self.recognizer.emit(self.lines)
+        return self._seen[looks]
 
     def read(self, rung: Rung, language: str) -> tuple[list[str], About]:
         """The texts of the lines, and what was found and used."""
-        decision = self._decided(rung.knowing, language)
-        texts = BeamSearch(self.emissions, decision.knowledge).choose(decision.weights)
+        emissions = self.seen(rung.looks)
+        decision = self._decided(rung.knowing, language, emissions)
+        texts = BeamSearch(emissions, decision.knowledge).choose(decision.weights)
         about = About(certainty=round(decision.certainty, 4), weights=decision.weights.name)
         if decision.knowledge.name:
             about.knowledge, about.characters = decision.knowledge.name, decision.knowledge.characters
@@ -104,16 +119,17 @@ class Ladder:
             about.centuries = {name: round(share, 4) for name, share in found.centuries}
         return texts, about
 
-    def _decided(self, knowing: Knowing, language: str) -> Decision:
+    def _decided(self, knowing: Knowing, language: str, emissions: Emissions) -> Decision:
         """What the lines are read with."""
+        alphabet, log_probs = emissions.alphabet, emissions.log_probs
         if knowing == "nothing":
-            return Automatic(given=Knowledge()).decide(self.emissions.alphabet, self.emissions.log_probs)
+            return Automatic(given=Knowledge()).decide(alphabet, log_probs)
         if knowing == "inferred":
-            return self.known.decide(self.emissions.alphabet, self.emissions.log_probs)
+            return self.known.decide(alphabet, log_probs)
         code = OTHER if knowing == "other" else language
         if code not in self.known.candidates:
             raise FadaError(f"nothing is known of the language {code!r}, only of {', '.join(self.known.candidates)}.")
-        decision = self.known.decide(self.emissions.alphabet, self.emissions.log_probs, code)
+        decision = self.known.decide(alphabet, log_probs, code)
         if knowing in ("equation", "frequencies") and (overall := decision.knowledge.overall) is not None:
             # those of the language: nobody told the century
             alone = replace(decision.knowledge, targets=TargetSet({code: overall}))

@@ -265,14 +265,15 @@ def read_on(
     Args:
         reader: as this process would read; the actors read like it.
     """
-    make = partial(_reading, reader.weights, reader.knowledge, reader.automatic)
+    make = partial(_reading, reader.weights, reader.knowledge, reader.automatic, reader.recognizer.looks)
     for batch, rows in on_actors(cluster, out, model, make, batches, reader.documents):
         yield batch, rows or [{"id": line.id, "source": line.source or line.id, "error": DIED} for line in batch]
 
 
 def _reading(
-    weights: "Weights", knowledge: "Knowledge", automatic: "Automatic | None", recognizer: "Recognizer"
+    weights: "Weights", knowledge: "Knowledge", automatic: "Automatic | None", looks: int, recognizer: "Recognizer"
 ) -> "Work":
+    recognizer.use_looks(looks)
     reader = Reader(recognizer, weights, knowledge, automatic, {})
 
     def rows(batch: "list[Line]", decided: "dict[str, Any] | None") -> "list[Row]":

@@ -41,7 +41,8 @@ def emit(
         job: its `model_name` and `reading` are what an unfinished job is known by.
     """
     started, alphabet = time.monotonic(), recognizer.alphabet
-    record = {name: value for name, value in job.record(lines.name).items() if name not in ("knowledge", "weights")}
+    record = job.record(lines.name, recognizer.looks)
+    record = {name: value for name, value in record.items() if name not in ("knowledge", "weights")}
     share = None if run.shard is None else Share(run.shard)
     out = Path(out)
     if share is not None:
@@ -82,15 +83,18 @@ def _emitted(
 ) -> Iterator[tuple[list[Line], Found]]:
     """Batches and their emissions, made here or on a cluster."""
     if run.cluster is None:
-        emit_batch = _emitting(run.batch_size, recognizer)
+        emit_batch = _emitting(run.batch_size, recognizer.looks, recognizer)
         for batch in todo:
             yield batch, emit_batch(batch, None)
         return
-    for batch, found in on_actors(run.cluster, out, model, partial(_emitting, run.batch_size), todo):
+    make = partial(_emitting, run.batch_size, recognizer.looks)
+    for batch, found in on_actors(run.cluster, out, model, make, todo):
         yield batch, found or [(None, [line.id], f"{line.source or line.id}: {DIED}") for line in batch]
 
 
-def _emitting(batch_size: int, recognizer: Any) -> Callable[[list[Line], Any], Found]:
+def _emitting(batch_size: int, looks: int, recognizer: Any) -> Callable[[list[Line], Any], Found]:
+    recognizer.use_looks(looks)
+
     def emit_batch(batch: list[Line], decided: Any) -> Found:
         return [
             (emissions, [line.id for line in part], error)

@@ -85,8 +85,8 @@ class Job:
         given = None if self.automatic is None else self.automatic.given
         return self.knowledge if given is None else given
 
-    def record(self, source: str) -> dict[str, Any]:
-        """What the journal is of."""
+    def record(self, source: str, looks: int) -> dict[str, Any]:
+        """What the journal is of: lines of a source, looked at so often."""
         return {
             "model": self.model_name,
             "model_files": _weight_files(self.model_name),
@@ -95,6 +95,7 @@ class Job:
             "source": source,
             "reading": {name: str(value) for name, value in self.reading.items() if value},
             "weights": self.weights.model_dump(),
+            **({"looks": looks} if looks > 1 else {}),
         }
 
 
@@ -134,7 +135,7 @@ def transcribe(
     """
     recognizer.search([], job.known).check(job.weights)
     started = time.monotonic()
-    record, every = job.record(lines.name), lines
+    record, every = job.record(lines.name, recognizer.looks), lines
     share = None if run.shard is None else Share(run.shard)
     out = Path(out)
     if share is not None:
@@ -170,7 +171,7 @@ def transcribe(
             notes.append(f"{resumed} lines were already done")
         own = Counter[str]()
         results = _results(lines, journal.rows, own)
-        provenance = _provenance(job, tally, documents)
+        provenance = _provenance(job, recognizer.looks, tally, documents)
         files = write_transcriptions(results, out, format, provenance=provenance, blank=blank)
         notes = [*_doubts(recognizer, own, job.known, tally), *tally.notes(), *notes]
         if share is not None:
@@ -230,7 +231,7 @@ def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None,
     return notes
 
 
-def _provenance(job: Job, tally: _Tally, documents: Documents | None) -> Provenance:
+def _provenance(job: Job, looks: int, tally: _Tally, documents: Documents | None) -> Provenance:
     """What made the output."""
     weights = job.weights if documents is None else documents.weights or job.weights
     details = {
@@ -239,6 +240,7 @@ def _provenance(job: Job, tally: _Tally, documents: Documents | None) -> Provena
         **job.told,
         **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
         "beam": weights.beam,
+        "looks": looks if looks > 1 else None,
     }
     lam = weights.lam if weights.guided else None
     return Provenance(model=job.model_name or None, target=job.targets_name, lam=lam, details=details)

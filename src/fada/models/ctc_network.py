@@ -78,9 +78,9 @@ class CTCNetwork(CTCRecognizer, Network):
             lengths = self.frames(outputs, inputs).tolist()
         return [score[:length].numpy().copy() for score, length in zip(scores, lengths, strict=True)]
 
-    def scores(self, line: Line) -> np.ndarray:
+    def scores_of(self, prepared: np.ndarray, line: Line) -> np.ndarray:
         """Log-probabilities (time, classes) of a line, the classes of tags among them."""
-        return self.log_probs(self.told(self.collate([self.prepare(line)]), [line]))[0]
+        return self.log_probs(self.told(self.collate([prepared]), [line]))[0]
 
     def told(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> dict[str, Tensor]:
         """Network input with what is told of the lines; most networks are told nothing."""
@@ -98,8 +98,8 @@ class CTCNetwork(CTCRecognizer, Network):
         ]
 
     def _emitted(self, lines: Iterable[Line], batch_size: int) -> Iterator[tuple[Line, np.ndarray, str | None]]:
-        """Every line with its log-probabilities and the domain that the network tells; batches only on a GPU."""
-        if self.model.device.type == "cpu":
+        """Every line with its log-probabilities and the domain that is told; in batches on a GPU, for one look."""
+        if self.model.device.type == "cpu" or self.looks > 1:
             yield from super()._emitted(lines, batch_size)
             return
         for batch, inputs in self.batches(lines, batch_size):

@@ -55,9 +55,9 @@ class CRNNReader(CTCRecognizer):
         """(height, width) uint8."""
         return self.processor.image(line.load_image())
 
-    def scores(self, line: Line) -> np.ndarray:
+    def scores_of(self, prepared: np.ndarray, line: Line) -> np.ndarray:
         """Log-probabilities (time, classes) of a line, the classes of tags among them."""
-        pixels, _ = pad_batch([self.prepare(line)])
+        pixels, _ = pad_batch([prepared])
         return self._session.run(None, {"pixels": pixels})[0]
 
     def use_threads(self, threads: int) -> None:

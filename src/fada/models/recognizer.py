@@ -42,6 +42,7 @@ class Recognizer(ABC):
         domains: the domains that have a tag (TR-TT), empty without tagging.
         tagging: how the tag is used at inference.
         encoder_is_frozen: whether training leaves the encoder of a token model as it is.
+        looks: how often it looks at a line, each time a little differently; see :meth:`use_looks`.
         folder: where it was loaded from, if from a folder; a decoder may be stored there.
         rows: lines that a CPU gives to the network at once, always as many, so that what it finds does not depend on
             the batch.
@@ -55,6 +56,7 @@ class Recognizer(ABC):
     tagging: Tagging = "none"
     rows: ClassVar[int] = 1
     encoder_is_frozen: bool = False
+    looks: int = 1
     folder: Path | None = None
 
     @abstractmethod
@@ -99,6 +101,11 @@ class Recognizer(ABC):
     @abstractmethod
     def use_threads(self, threads: int) -> None:
         """Work on so many threads; by default as many as there are cores for this process."""
+
+    def use_looks(self, looks: int) -> None:
+        """Look at every line so often, each time a little differently, and take the mean: C-RNN models."""
+        if looks != 1:
+            raise FadaError("this model looks at a line once: several looks are for C-RNN models. Leave --looks out.")
 
     def freeze_encoder(self) -> None:
         """Leave the encoder of a token model as it is while its decoder is trained."""
