@@ -37,7 +37,8 @@ class _Plain(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
             raise yaml.constructor.ConstructorError(None, None, f"the key {twice} stands twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
