@@ -19,6 +19,7 @@ from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.ctc_network import CTCNetwork, CTCOutput, ctc_loss
 from fada.models.layers import BiLSTM, add_outputs, columns_of, convolutions, initialize
+from fada.models.looks import LOOKS, looked_at
 from fada.models.network import NewCharacters, characters_of, characters_to_add, load_weights, padded_labels
 from fada.models.onnx_file import Shape
 from fada.models.processor import CRNNProcessor
@@ -158,6 +159,8 @@ class CRNNForCTC(PreTrainedModel):
 class CRNNRecognizer(CTCNetwork):
     """A C-RNN with its processor."""
 
+    most_looks = len(LOOKS)
+
     def __init__(self, model: CRNNForCTC, processor: CRNNProcessor, tagging: Tagging = "none") -> None:
         self.model, self.processor, self.tagging = model, processor, tagging
         self._alphabet = processor.alphabet
@@ -226,6 +229,10 @@ class CRNNRecognizer(CTCNetwork):
     def prepare(self, line: Line) -> np.ndarray:
         """(height, width) uint8."""
         return self.processor.image(line.load_image())
+
+    def scores(self, line: Line) -> np.ndarray:
+        """Log-probabilities (time, classes) of a line, the classes of tags among them."""
+        return looked_at(self.prepare(line), self.looks, lambda image: self.scores_of(image, line))
 
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """Classes of the characters, the domain's tag before them (as a class after the last of the characters)."""

@@ -18,7 +18,6 @@ from fada.decoding.evidence import LINES, Automatic
 from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.decoding.search import BeamSearch, Search
 from fada.errors import FadaError
-from fada.models.looks import LOOKS, seen, together
 from fada.models.recognizer import Recognizer
 from fada.text.alphabet import Alphabet
 
@@ -77,21 +76,8 @@ class CTCRecognizer(Recognizer):
             )
 
     @abstractmethod
-    def scores_of(self, prepared: np.ndarray, line: Line) -> np.ndarray:
-        """Log-probabilities (time, classes) of a line as :meth:`prepare` made it, the classes of tags among them."""
-
     def scores(self, line: Line) -> np.ndarray:
-        """Those of a line, the mean of several looks at it if so many are asked for."""
-        prepared = self.prepare(line)
-        return together([self.scores_of(seen(prepared, *look), line) for look in LOOKS[: self.looks]])
-
-    def use_looks(self, looks: int) -> None:
-        """Look at every line so often."""
-        if self.modality != "image":
-            super().use_looks(looks)
-        elif not 1 <= looks <= len(LOOKS):
-            raise FadaError(f"{looks} looks at a line, expected 1 to {len(LOOKS)}.")
-        self.looks = looks
+        """Log-probabilities (time, classes) of a line, the classes of tags among them."""
 
     @abstractmethod
     def side_by_side(self) -> AbstractContextManager[int]:

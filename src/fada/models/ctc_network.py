@@ -78,8 +78,12 @@ class CTCNetwork(CTCRecognizer, Network):
             lengths = self.frames(outputs, inputs).tolist()
         return [score[:length].numpy().copy() for score, length in zip(scores, lengths, strict=True)]
 
-    def scores_of(self, prepared: np.ndarray, line: Line) -> np.ndarray:
+    def scores(self, line: Line) -> np.ndarray:
         """Log-probabilities (time, classes) of a line, the classes of tags among them."""
+        return self.scores_of(self.prepare(line), line)
+
+    def scores_of(self, prepared: np.ndarray, line: Line) -> np.ndarray:
+        """Those of a line as :meth:`prepare` made it, or as another look shows it."""
         return self.log_probs(self.told(self.collate([prepared]), [line]))[0]
 
     def told(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ A network of two million parameters is right about most letters however they are
 chance: what it takes for `m` in one view is `ni` in the next. The mean of several views keeps what they agree on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,16 @@ from PIL import Image
 
 LOOKS = ((0.0, 1.0), (0.1, 1.0), (-0.1, 1.0), (0.0, 0.94), (0.0, 1.06))
 """Slant (columns to a row, about the middle row) and width of each look; the first is the line as it is."""
+
+
+def looked_at(image: NDArray[np.uint8], looks: int, scores_of: Callable[[NDArray[np.uint8]], np.ndarray]) -> np.ndarray:
+    """What a network makes of so many looks at a line, together.
+
+    Args:
+        image: (height, width), dark on white.
+        scores_of: the network: log-probabilities (time, classes) of an image.
+    """
+    return together([scores_of(seen(image, *look)) for look in LOOKS[:looks]])
 
 
 def seen(image: NDArray[np.uint8], slant: float, width: float) -> NDArray[np.uint8]:

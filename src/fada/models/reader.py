@@ -14,6 +14,7 @@ from fada.data.line import Line
 from fada.decoding.batch import available_cores
 from fada.errors import FadaError
 from fada.models.ctc import CTCRecognizer
+from fada.models.looks import LOOKS, looked_at
 from fada.models.onnx_file import Shape, crnn_onnx
 from fada.models.processor import CRNNProcessor
 
@@ -28,6 +29,8 @@ class CRNNReader(CTCRecognizer):
         config: what `config.json` says.
         name: what messages call the model.
     """
+
+    most_looks = len(LOOKS)
 
     def __init__(self, model: bytes, config: Mapping[str, Any], processor: CRNNProcessor, name: str = "") -> None:
         import onnxruntime
@@ -55,9 +58,12 @@ class CRNNReader(CTCRecognizer):
         """(height, width) uint8."""
         return self.processor.image(line.load_image())
 
-    def scores_of(self, prepared: np.ndarray, line: Line) -> np.ndarray:
+    def scores(self, line: Line) -> np.ndarray:
         """Log-probabilities (time, classes) of a line, the classes of tags among them."""
-        pixels, _ = pad_batch([prepared])
+        return looked_at(self.prepare(line), self.looks, self._scores_of)
+
+    def _scores_of(self, image: np.ndarray) -> np.ndarray:
+        pixels, _ = pad_batch([image])
         return self._session.run(None, {"pixels": pixels})[0]
 
     def use_threads(self, threads: int) -> None:

@@ -42,7 +42,7 @@ class Recognizer(ABC):
         domains: the domains that have a tag (TR-TT), empty without tagging.
         tagging: how the tag is used at inference.
         encoder_is_frozen: whether training leaves the encoder of a token model as it is.
-        looks: how often it looks at a line, each time a little differently; see :meth:`use_looks`.
+        looks, most_looks: how often it looks at a line, and how often it can; see :meth:`use_looks`.
         folder: where it was loaded from, if from a folder; a decoder may be stored there.
         rows: lines that a CPU gives to the network at once, always as many, so that what it finds does not depend on
             the batch.
@@ -57,6 +57,7 @@ class Recognizer(ABC):
     rows: ClassVar[int] = 1
     encoder_is_frozen: bool = False
     looks: int = 1
+    most_looks: ClassVar[int] = 1
     folder: Path | None = None
 
     @abstractmethod
@@ -103,9 +104,12 @@ class Recognizer(ABC):
         """Work on so many threads; by default as many as there are cores for this process."""
 
     def use_looks(self, looks: int) -> None:
-        """Look at every line so often, each time a little differently, and take the mean: C-RNN models."""
-        if looks != 1:
+        """Look at every line so often, each time a little differently, and take the mean."""
+        if self.most_looks == 1 < looks:
             raise FadaError("this model looks at a line once: several looks are for C-RNN models. Leave --looks out.")
+        if not 1 <= looks <= self.most_looks:
+            raise FadaError(f"{looks} looks at a line, expected 1 to {self.most_looks}.")
+        self.looks = looks
 
     def freeze_encoder(self) -> None:
         """Leave the encoder of a token model as it is while its decoder is trained."""
