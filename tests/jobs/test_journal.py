@@ -27,7 +27,10 @@ from tests.support.jobs import transcribe
 class Stub:
     """Writes the id and the domain of every line; interrupts itself after a number of batches."""
 
-    kind, rows, at_once, characters, letters, emits = "seq2seq", 1, 1, "", None, False
+    kind, rows, at_once, characters, letters, emits, looks = "seq2seq", 1, 1, "", None, False, 1
+
+    def use_looks(self, looks: int) -> None:
+        assert looks == 1
 
     def __init__(self, batches: Any = None) -> None:
         self.left = batches

@@ -43,6 +43,8 @@ _GAP = 1.3
 _OUT = 2.5
 """A note is so many times as dark as the paper above or below it: a stain is not."""
 _FAINT = 0.6
+_MANY = 150
+"""More pieces in a margin are no notes, but the grain of paper, or of a scan in black and white."""
 
 Span = tuple[int, int]
 
@@ -171,7 +173,7 @@ def _rows_on(ink: NDArray[np.float32], height: float) -> list[Row]:
     padded = np.pad(ink, ((0, -rows % STRIDE), (0, -columns % STRIDE)))
     text = probabilities(np.repeat(1.0 - 2.0 * padded[..., None], 3, 2))[:rows, :columns]
     found = []
-    for row in find_rows(text)[0]:
+    for row in find_rows(text, _MANY)[0]:
         is_small = _THIN * height < row.core < _THICK * height and row.width > _SHORT * height
         if is_small and row.score > _FAINT and _stands_out(row, ink, max(row.core, 0.35 * height)):
             found.append(_whole(row, ink, height))

@@ -121,10 +121,13 @@ def stands_upright(text: Map) -> bool:
     return bool(sizes[heights > 2 * widths].sum() <= sizes[widths > 2 * heights].sum())
 
 
-def find_rows(text: Map) -> tuple[list[Row], float, float]:
-    """The rows of a map, their usual core height, and the usual distance from one to the next."""
+def find_rows(text: Map, most: int | None = None) -> tuple[list[Row], float, float]:
+    """The rows of a map, their usual core height, and the usual distance from one to the next.
+
+    More than `most` pieces are no rows: to join them takes the cube of their number.
+    """
     pieces, height = _pieces(text)
-    if not pieces:
+    if not pieces or (most is not None and len(pieces) > most):
         return [], 0.0, 0.0
     distance = line_distance(pieces, height)
     return _joined(pieces, height, distance), height, distance
