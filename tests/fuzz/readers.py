@@ -705,7 +705,7 @@ READERS = {
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
     "model-decoder": Reader(_decoder, _read_decoder),
     **{
-        kind: Reader(_model_folder(kind), _read_model, share=10)
+        kind: Reader(_model_folder(kind), _read_model, share=4)
         for kind in ("trocr", "whisper", "wav2vec2_with_alphabet")
     },
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
@@ -731,7 +731,7 @@ READERS = {
     "result": Reader(_result("json"), _read_results),
     "result-texts": Reader(_result("parquet"), _read_results),
     "lipogram": Reader(_lipogram, _read_lipogram, share=4),
-    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=16),
+    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=8),
 }
 
 
