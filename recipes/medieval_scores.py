@@ -1,4 +1,5 @@
-"""Plain error rates of models on lines that `medieval` did not learn from: best path and beam search, no knowledge.
+"""Error rates of models on lines that `medieval` did not learn from: best path and beam search without any knowledge,
+and as `fada transcribe` reads a manuscript, with the language that is found.
 
     python recipes/medieval_scores.py DATA MODEL... [-o scores.json] [--manuscripts LANGUAGE] [--looks 5]
 
@@ -21,10 +22,15 @@ import yaml
 from fada import load_recognizer, read_lines
 from fada.data.line import Line
 from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.evidence import Automatic
+from fada.decoding.knowledge import knowledge_of_model
+from fada.decoding.search import BeamSearch
 from fada.evaluation.edits import score_lines
 from fada.models.ctc import CTCRecognizer
+from fada.models.folders import resolve
 
 BEAM = 20
+KINDS = ("greedy", f"beam {BEAM}", "language found")
 
 
 def line_sets(data: Path) -> dict[str, list[Line]]:
@@ -49,15 +55,23 @@ def line_sets(data: Path) -> dict[str, list[Line]]:
     return rows
 
 
-def cers(recognizer: CTCRecognizer, lines: Sequence[Line]) -> tuple[float, float, int]:
-    """Best path and beam search in percent, and the number of lines."""
-    frames = recognizer.emit(lines).log_probs
-    references = [str(line.text) for line in lines]
+def cers(recognizer: CTCRecognizer, known: Automatic, lines: Sequence[Line]) -> dict[str, float]:
+    """CER in percent of each of `KINDS`."""
     decoder = CTCBeamDecoder(recognizer.symbols, blank=recognizer.blank, beam_size=BEAM)
-    greedy = [decoder.greedy(scores).text for scores in frames]
-    beam = [found[0].text for found in decoder.decode_batch(frames)]
-    rates = [score_lines(references, texts).rates()["cer"] for texts in (greedy, beam)]
-    return rates[0], rates[1], len(lines)
+    references: list[str] = []
+    read: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for name in dict.fromkeys(line.extra["manuscript"] for line in lines):
+        manuscript = [line for line in lines if line.extra["manuscript"] == name]
+        emissions = recognizer.emit(manuscript)
+        frames = emissions.log_probs
+        decision = known.decide(emissions.alphabet, frames)
+        found = BeamSearch(emissions, decision.knowledge).choose(decision.weights)
+        greedy = [decoder.greedy(scores).text for scores in frames]
+        beam = [nbest[0].text for nbest in decoder.decode_batch(frames)]
+        references += [str(line.text) for line in manuscript]
+        for kind, texts in zip(KINDS, (greedy, beam, found), strict=True):
+            read[kind] += texts
+    return {kind: score_lines(references, texts).rates()["cer"] for kind, texts in read.items()}
 
 
 def print_manuscripts(recognizer: CTCRecognizer, lines: Sequence[Line]) -> None:
@@ -110,19 +124,21 @@ def main(
     pooled = {f"{name}: all lines": [line for row in chosen for line in rows[row]] for name, chosen in groups.items()}
     found = {}
     for model in models:
-        recognizer = opened(model, looks)
-        scores = {name: cers(recognizer, lines) for name, lines in (rows | pooled).items()}
+        recognizer, known = opened(model, looks), Automatic(knowledge_of_model(resolve(model)))
+        scores = {name: cers(recognizer, known, lines) for name, lines in (rows | pooled).items()}
         for name, chosen in groups.items():
-            means = [float(np.mean([scores[row][i] for row in chosen])) for i in (0, 1)]
-            scores[f"{name}: mean of rows"] = (*means, sum(scores[row][2] for row in chosen))
-        found[model] = {name: {"greedy": s[0], "beam": s[1], "lines": s[2]} for name, s in scores.items()}
-    head = " | ".join(f"{model}: greedy | beam {BEAM}" for model in models)
-    print(f"| | lines | {head} |\n|---|---|" + "---|---|" * len(models))
+            means = {kind: float(np.mean([scores[row][kind] for row in chosen])) for kind in KINDS}
+            scores[f"{name}: mean of rows"] = means
+        found[model] = scores
+    sizes = {name: len(lines) for name, lines in (rows | pooled).items()}
+    sizes |= {f"{name}: mean of rows": sizes[f"{name}: all lines"] for name in groups}
+    head = " | ".join(f"{model}: {' | '.join(KINDS)}" for model in models)
+    print(f"| | lines | {head} |\n|---|---|" + "---|" * len(KINDS) * len(models))
     for name in next(iter(found.values())):
-        cells = [f"{found[model][name][kind]:.2f}" for model in models for kind in ("greedy", "beam")]
-        print(f"| {name} | {found[models[0]][name]['lines']} | {' | '.join(cells)} |")
+        cells = [f"{found[model][name][kind]:.2f}" for model in models for kind in KINDS]
+        print(f"| {name} | {sizes[name]} | {' | '.join(cells)} |")
     timed = rows[groups["seen"][0]][:64]
-    times = [f"{milliseconds(opened(model, looks), timed):.0f} | " for model in models]
+    times = [f"{milliseconds(opened(model, looks), timed):.0f}" + " | " * (len(KINDS) - 1) for model in models]
     print(f"| CPU milliseconds a line | {len(timed)} | {' | '.join(times)} |")
     if out:
         out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
