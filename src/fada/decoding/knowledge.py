@@ -461,6 +461,11 @@ def built_in_knowledge() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_PRETRAINED.glob(f"*/{FOLDER}/*{SUFFIX}"))}
 
 
+def all_built_in() -> dict[str, Knowledge]:
+    """The knowledge that comes with fada, by name."""
+    return {name: read_knowledge(path) for name, path in built_in_knowledge().items()}
+
+
 def built_in_of(domain: str) -> str | None:
     """The name of what comes with fada of a domain, or of its language: `la-12`, `la` of `la-8`; None without."""
     return next((name for name in (domain, domain.partition("-")[0]) if name in built_in_knowledge()), None)
