@@ -470,11 +470,9 @@ def _sounds(folder: Path) -> Path:
 
 
 def _read_sound(path: Path) -> None:
-    from fada.data.audio import audio_windows, load_audio
+    from fada.data.audio import load_audio
 
     load_audio(path)
-    for _ in audio_windows(path, seconds=0.05):
-        pass
 
 
 def _part_note(folder: Path) -> Path:
