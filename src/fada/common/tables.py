@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fada.common.arrow import may_share, sound_batches, unpacked_bytes
+from fada.common.files import refuse_kind
 from fada.common.parquet import BATCH_BYTES, most_bytes, refuse_bomb
 from fada.common.settings import TwiceError, unique_keys
 from fada.errors import FadaError
@@ -182,6 +183,7 @@ def _text(path: Path, encoding: str | None, on_bytes: Callable[[int], object] | 
     if isinstance(raw, _Counted) and on_bytes:
         raw.on_bytes = on_bytes
     buffer = io.BufferedReader(raw, _BLOCK)
+    refuse_kind(buffer.peek(16), path, "a table (CSV, TSV, JSON Lines)")
     marked = buffer.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
         return io.TextIOWrapper(
