@@ -210,30 +210,6 @@ def refuse_pointer(head: bytes, where: object) -> None:
         raise FadaError(f"{where}: only the pointer of git-lfs to the file. Fetch it with: git lfs pull")
 
 
-_KINDS = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"II*\0": "a TIFF image",
-    b"MM\0*": "a TIFF image",
-    b"%PDF-": "a PDF",
-    b"PAR1": "a parquet file",
-    b"PK\x03\x04": "a ZIP file, as .npz and .fada are",
-    b"\x1f\x8b": "a gzip file",
-    b"RIFF": "sound or a WebP image",
-    b"OggS": "sound",
-    b"fLaC": "sound",
-    b"SQLite format 3": "a database",
-}
-"""What a file is by its first bytes, where another kind is easily given in its place."""
-
-
-def refuse_kind(head: bytes, where: object, expected: str = "text") -> None:
-    """Refuse a file that begins as one of quite another kind, or as a pointer of git-lfs; what is damaged passes."""
-    refuse_pointer(head, where)
-    if kind := next((kind for start, kind in _KINDS.items() if head.startswith(start)), None):
-        raise FadaError(f"{where}: this is {kind}, expected {expected}.")
-
-
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse a file or folder that could not be written, before any work is done; nothing is created."""
     if not is_stream(path):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from fada.common.files import refuse_kind
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fada.common.arrow import may_share, sound_batches, unpacked_bytes
-from fada.common.files import refuse_kind
+from fada.common.kinds import refuse_kind
 from fada.common.parquet import BATCH_BYTES, most_bytes, refuse_bomb
 from fada.common.settings import TwiceError, unique_keys
 from fada.errors import FadaError

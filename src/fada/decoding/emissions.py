@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fada.common.files import BROKEN_ARCHIVE, refuse_kind, replacing, write_json
+from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
+from fada.common.kinds import refuse_kind
 from fada.common.tables import read_rows, whole
 from fada.data.columns import LineColumns
 from fada.data.source import read_lines

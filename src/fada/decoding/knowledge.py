@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fada.common.archive import read_members, write_members
-from fada.common.files import refuse_kind, write_json, write_text
+from fada.common.files import write_json, write_text
+from fada.common.kinds import refuse_kind
 from fada.common.settings import read_json, validated
 from fada.data.read import Texts
 from fada.data.source import source_of

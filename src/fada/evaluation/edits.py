@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
-from fada.common.files import refuse_kind
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
 from fada.evaluation.significance import Floats

@@ -19,7 +19,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from fada.common import tables
-from fada.common.files import refuse_kind
+from fada.common.kinds import refuse_kind
 from fada.common.tables import read_columns
 from fada.data.columns import LineColumns
 from fada.data.domains import domain_name

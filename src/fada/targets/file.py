@@ -32,7 +32,8 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fada.common.files import refuse_kind, write_text
+from fada.common.files import write_text
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 from fada.targets.distribution import misfit
 from fada.text.normalizer import TextNormalizer

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fada.common.files import refuse_kind
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from fada.common.files import refuse_kind, text_file
+from fada.common.files import text_file
+from fada.common.kinds import refuse_kind
 from fada.common.tables import encoding_advice
 from fada.data.line import Provenance, Transcription
 from fada.data.places import FileNames
