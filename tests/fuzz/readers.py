@@ -1,7 +1,6 @@
 """Every reader of a file that comes from outside: a sound example, and how it is read to the end."""
 
 import gzip
-import io
 import json
 import shutil
 import tempfile
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+
+from tests.support.drawn import png
 
 OLD = Path(__file__).parents[1] / "files" / "format-0.1"
 RESULTS = Path(__file__).parents[2] / "results" / "more-subword-synthetic-trocr"
@@ -34,17 +35,11 @@ class Reader:
     share: int = 1
 
 
-def _png() -> bytes:
-    data = io.BytesIO()
-    Image.new("L", (30, 10), 200).save(data, "PNG")
-    return data.getvalue()
-
-
 def _file(name: str, text: str) -> Callable[[Path], Path]:
     """A text file, with an image beside it."""
 
     def make(folder: Path) -> Path:
-        (folder / "a.png").write_bytes(_png())
+        (folder / "a.png").write_bytes(png(30, 10))
         (folder / name).write_text(text, encoding="utf-8")
         return folder / name
 
@@ -84,7 +79,7 @@ def _arrow(packed: str | None = None) -> Callable[[Path], Path]:
         import pyarrow as pa
 
         path = folder / "data-00000-of-00001.arrow"
-        image = {"bytes": _png(), "path": "a.png"}
+        image = {"bytes": png(30, 10), "path": "a.png"}
         centuries = pa.array(["13", "14", None]).dictionary_encode()
         table = pa.table({"text": ["ab", "cd", "é"], "century": centuries, "image": [image] * 3})
         new, options = pa.ipc.new_file if packed else pa.ipc.new_stream, pa.ipc.IpcWriteOptions(compression=packed)
@@ -96,7 +91,7 @@ def _arrow(packed: str | None = None) -> Callable[[Path], Path]:
 
 
 def _jsonl(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
+    (folder / "a.png").write_bytes(png(30, 10))
     rows = [
         {"image": "a.png", "text": "ab", "domain": "13", "page": 3},
         {"image": "a.png", "text": "ē", "domain": None},
@@ -148,7 +143,7 @@ def _avif(folder: Path) -> Path:
 def _zip(folder: Path) -> Path:
     path = folder / "lines.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/a.png", _png())
+        archive.writestr("a/a.png", png(30, 10))
         archive.writestr("a/a.gt.txt", "a saint\n")
     return path
 
@@ -321,7 +316,7 @@ def _read_words(path: Path) -> None:
 
 
 def _manifest(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
+    (folder / "a.png").write_bytes(png(30, 10))
     body = {"id": "https://example.org/iiif/a.png", "type": "Image"}
     canvas = {"items": [{"items": [{"body": body}]}]}
     old = {"images": [{"resource": {"@id": "a.png", "default": {"@id": "a.png"}}}]}
@@ -338,7 +333,7 @@ def _read_manifest(path: Path) -> None:
 
 
 def _boxes(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
+    (folder / "a.png").write_bytes(png(30, 10))
     lines = [
         {"outline": [[1, 1], [29, 1], [29, 5], [1, 5]], "baseline": [[1, 4], [29, 4.5]]},
         {"outline": [[1, 5], [29, 5], [15, 9]], "zone": "margin"},
