@@ -42,8 +42,13 @@ def ending_of(head: bytes) -> str | None:
     return next((ending for magic, at, ending in _MAGIC if head[at : at + len(magic)] == magic), None)
 
 
+def name_of(head: bytes) -> str | None:
+    """What a file is that begins like this, where it can be no text."""
+    return _NAMES.get(ending_of(head) or "")
+
+
 def refuse_kind(head: bytes, where: object, expected: str = "text") -> None:
     """Refuse a file that begins as one of quite another kind, or as a pointer of git-lfs; what is damaged passes."""
     refuse_pointer(head, where)
-    if (kind := ending_of(head)) in _NAMES:
-        raise FadaError(f"{where}: this is {_NAMES[str(kind)]}, expected {expected}.")
+    if kind := name_of(head):
+        raise FadaError(f"{where}: this is {kind}, expected {expected}.")
