@@ -46,7 +46,7 @@ def _file(name: str, text: str) -> Callable[[Path], Path]:
     return make
 
 
-def _by(place: str) -> Callable[[Path], Any]:
+def _by(place: str) -> Callable[..., Any]:
     """What reads a path by itself: `module:function`, imported when it is needed."""
     module, _, names = place.partition(":")
     return lambda path: attrgetter(names)(import_module(f"fada.{module}"))(path)
