@@ -34,9 +34,9 @@ SIDE_BY_SIDE = False
 
 def images(count: int, words: int) -> list[bytes]:
     """Lines of print, as PNG files."""
-    import io
-
     from PIL import Image, ImageDraw, ImageFont
+
+    from fada.data.images import png
 
     font, rng = ImageFont.load_default(size=30), np.random.default_rng(0)
     made = []
@@ -44,9 +44,7 @@ def images(count: int, words: int) -> list[bytes]:
         text = " ".join(rng.choice(WORDS, words))
         image = Image.new("L", (int(font.getlength(text)) + 20, 48), 230)
         ImageDraw.Draw(image).text((10, 6), text, fill=40, font=font)
-        stream = io.BytesIO()
-        image.save(stream, format="PNG")
-        made.append(stream.getvalue())
+        made.append(png(image))
     return made
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from benchmarks.ctc import SYMBOLS, corpus_lines
-from benchmarks.ctc import emissions as made_up
+from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
 from benchmarks.table import Options, Row, alternating
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
@@ -31,14 +30,19 @@ MADE_UP = 100
 Decode = Callable[[], list[str]]
 
 
+def made_up(lines: int) -> tuple[Emissions, Knowledge]:
+    """Emissions of made-up lines in two domains, and what other lines tell of them."""
+    texts, log_probs = emissions(lines)
+    domains = ["1" if i % 2 else "2" for i in range(lines)]
+    other = corpus_lines(2000, np.random.default_rng(99))
+    knowledge = Knowledge.from_texts({"1": other[::2], "2": other[1::2]})
+    return Emissions([str(i) for i in range(lines)], log_probs, tuple(SYMBOLS), 0, domains, texts), knowledge
+
+
 def read(source: str | None, split: str = "test") -> tuple[Emissions, Knowledge]:
     """Emissions of real or made-up lines with references, and what is known of them."""
     if source is None:
-        texts, log_probs = made_up(MADE_UP)
-        domains = ["1" if i % 2 else "2" for i in range(len(texts))]
-        other = corpus_lines(2000, np.random.default_rng(99))
-        knowledge = Knowledge.from_texts({"1": other[::2], "2": other[1::2]})
-        return Emissions([str(i) for i in range(len(texts))], log_probs, tuple(SYMBOLS), 0, domains, texts), knowledge
+        return made_up(MADE_UP)
     from fada.data.source import read_lines
     from fada.models.registry import load_recognizer
 

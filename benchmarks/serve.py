@@ -5,7 +5,6 @@ python -m benchmarks.serve --requests 10000
 
 import argparse
 import asyncio
-import io
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ import numpy as np
 import psutil
 from PIL import Image
 
+from fada.data.images import png
 from fada.serve.project import Limits
 
 COMMAND = [sys.executable, "-m", "fada", "serve"]
@@ -138,10 +138,8 @@ async def load(port: int, users: int, requests: int) -> Answered:
 
 async def upload(port: int, count: int) -> Answered:
     """So many documents, one after the other, of a line each; then their jobs are cancelled."""
-    stream = io.BytesIO()
-    Image.new("L", (200, 40), 255).save(stream, format="PNG")
     head = '--b\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
-    form = head.encode() + stream.getvalue() + b"\r\n--b--\r\n"
+    form = head.encode() + png(Image.new("L", (200, 40), 255)) + b"\r\n--b--\r\n"
     answered = Answered()
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

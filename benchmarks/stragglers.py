@@ -71,16 +71,8 @@ class Simulation:
                 first = waiting.popleft()
                 piece = None if first.done else first
             if piece is None and self.again:
-                slowest = (
-                    min(
-                        (begun, id(one), one)
-                        for one, begun, _ in self.running.values()
-                        if one.copies < 2 and not one.done
-                    )
-                    if any(one.copies < 2 and not one.done for one, _, _ in self.running.values())
-                    else None
-                )
-                piece = slowest[2] if slowest else None
+                alone = [(begun, id(one), one) for one, begun, _ in self.running.values() if one.copies < 2]
+                piece = min((one for one in alone if not one[2].done), default=(0, 0, None))[2]
             if piece is None:
                 idle.add(worker)
                 return

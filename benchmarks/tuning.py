@@ -15,25 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
+from benchmarks.searching import made_up
 from fada.common.files import write_json
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge, load_knowledge
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.runs.run import Run
-from fada.targets.target_set import TargetSet
 from fada.tuning.choose import Tuning, tune
-
-
-def made_up(lines: int) -> tuple[Emissions, Knowledge]:
-    """Emissions of made-up lines in two domains, with targets from other lines."""
-    texts, log_probs = emissions(lines)
-    domains = ["1" if i % 2 else "2" for i in range(lines)]
-    data = Emissions([str(i) for i in range(lines)], log_probs, tuple(SYMBOLS), 0, domains, texts)
-    other = corpus_lines(2000, np.random.default_rng(99))
-    targets = TargetSet.from_texts({"1": other[::2], "2": other[1::2]})
-    return data, Knowledge(targets, targets.overall)
 
 
 def timed_tuning(search: BeamSearch, settings: Tuning) -> dict[str, Any]:
@@ -78,7 +67,8 @@ def main() -> None:
         rows = np.sort(np.random.default_rng(1).permutation(len(data))[: options.lines])
         data = data.ordered([data.ids[row] for row in rows])
     else:
-        data, knowledge = made_up(options.lines)
+        data, known = made_up(options.lines)
+        knowledge = Knowledge(known.targets, known.prior)
     search = BeamSearch(data, knowledge, threads=1)
     for weights in (Weights(), Weights(lam=0.5), Weights(prior_weight=0.5)):
         search.choose(weights)

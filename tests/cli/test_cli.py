@@ -15,6 +15,7 @@ from fada.cli.output import print_rows
 from fada.targets.target_set import TargetSet
 from tests.support import xml_pages
 from tests.support.commands import FADA
+from tests.support.emission_sets import make_emissions
 
 HPGT = Path(__file__).parents[1] / "files" / "hpgt_counts.json"
 
@@ -128,6 +129,37 @@ def test_a_mistake_gets_a_sentence_and_exit_code_2(
 ) -> None:
     run.monkeypatch.chdir(tmp_path)
     assert message in run(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("decode line.png", "line.png: this is a PNG image, expected emissions"),
+        ("decode text.txt", "text.txt: not an .npz file, expected emissions"),
+        ("decode e.npz --symbols line.png", "this is a PNG image, expected a JSON file with the text of each class"),
+        ("decode e.npz --tuned line.png", "this is a PNG image, expected settings as JSON or YAML"),
+        ("decode e.npz --words line.png", "this is a PNG image, expected text"),
+        ("decode e.npz --knowledge text.txt", "not a .fada file of knowledge. Texts are given with --text"),
+        ("decode e.npz --knowledge folder", "folder: a folder, expected a .fada file"),
+        ("targets show line.png", "this is a PNG image, expected a target file"),
+        ("targets show text.txt", "no target file, which is a JSON object"),
+        ("targets build line.png", "this is a PNG image, expected text"),
+        ("tune text.txt --targets t.json", "Expected n-best lists"),
+        ("tune line.png --targets t.json", "this is a PNG image, expected a table"),
+        ("tune folder --targets t.json", "folder: no config.json here, expected a run folder"),
+        ("evaluate t.json t.json", ".json files hold more than text"),
+        ("evaluate line.png text.txt", "this is a PNG image, expected texts, a table, ALTO, PAGE or hOCR"),
+        ("report text.txt", "text.txt: a file, not a run folder"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_what_it_is(run: Run, command: str, message: str, tmp_path: Path) -> None:
+    run.monkeypatch.chdir(tmp_path)
+    xml_pages.draw_page(tmp_path / "line.png", (60, 20))
+    (tmp_path / "text.txt").write_text("le roi\n", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    make_emissions(0, 1).save(tmp_path / "e.npz")
+    TargetSet.from_texts({"13": ["le roi"]}).save(tmp_path / "t.json")
+    assert message in run(*command.split(), code=2)
 
 
 def test_build_from_two_folders_show_and_compare(run: Run, letters: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fada.data.audio import audio_windows, load_audio
+from fada.data.audio import load_audio
 from fada.data.line import Line
 from fada.errors import FadaError
 
@@ -64,33 +64,9 @@ def test_channels_are_averaged() -> None:
 
 def test_a_long_recording_is_refused_with_a_remedy() -> None:
     data = encoded(a_tone(31, 8_000), 8_000)
-    with pytest.raises(FadaError, match=r"interview: the recording is 31\.0 s long.*audio_windows"):
+    with pytest.raises(FadaError, match=r"interview: the recording is 31\.0 s long.*Cut it"):
         load_audio(data, where="interview")
     assert len(load_audio(data, max_seconds=None)) == 31 * 16_000
-
-
-@pytest.mark.parametrize(
-    ("seconds", "overlap", "starts"), [(2.0, 0.0, [0, 2, 4]), (2.0, 1.0, [0, 1, 2, 3]), (9, 0, [0])]
-)
-def test_windows_cover_the_recording(seconds: float, overlap: float, starts: list[int]) -> None:
-    samples = np.random.default_rng(0).uniform(-0.5, 0.5, 5 * 16_000).astype(np.float32)
-    data = encoded(samples, subtype="FLOAT")
-    windows = list(audio_windows(data, seconds=seconds, overlap=overlap))
-    assert [start for start, _ in windows] == starts
-    for start, window in windows:
-        at = round(start * 16_000)
-        assert np.array_equal(window, samples[at : at + len(window)])
-    last_start, last = windows[-1]
-    assert round(last_start * 16_000) + len(last) == len(samples)
-
-
-def test_windows_that_end_with_the_recording_leave_no_empty_one() -> None:
-    assert len(list(audio_windows(encoded(a_tone(4.0)), seconds=2.0))) == 2
-
-
-def test_an_overlap_as_long_as_the_window_is_an_error() -> None:
-    with pytest.raises(FadaError, match="overlap"):
-        next(audio_windows(encoded(a_tone()), seconds=1.0, overlap=1.0))
 
 
 @pytest.mark.parametrize(
@@ -109,8 +85,6 @@ def test_a_broken_recording_is_an_error_that_names_it(data: bytes, says: str, tm
     for source in (path, data, io.BytesIO(data) if data else path):
         with pytest.raises(FadaError, match=says):
             load_audio(source)
-    with pytest.raises(FadaError, match=says):
-        list(audio_windows(path))
     with pytest.raises(FadaError, match=r"broken\.wav"):
         load_audio(path)
 

@@ -18,13 +18,7 @@ from fada.data.read import unique_ids
 from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
-
-
-def png(size: tuple[int, int] = (60, 20), grey: int = 200) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("L", size, grey).save(buffer, "PNG")
-    return buffer.getvalue()
-
+from tests.support.drawn import png
 
 # --- the line --------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """The published sets from local copies, and the splits made of them."""
 
 import hashlib
-import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from typer.testing import CliRunner
 
 from fada.cli import app
@@ -22,13 +20,8 @@ from fada.data.source import read_lines
 from fada.data.splits import assign_splits
 from fada.errors import FadaError
 from tests.support import xml_pages
+from tests.support.drawn import png
 from tests.support.types import some
-
-
-def png() -> bytes:
-    buffer = io.BytesIO()
-    Image.new("L", (60, 20), 200).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 @pytest.fixture

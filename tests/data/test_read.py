@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from fada.cli import app
 from fada.data.formats import registry
 from fada.data.read import _unpacked
 from fada.data.source import Source, read_lines
@@ -21,13 +19,8 @@ from fada.data.write import convert
 from fada.errors import FadaError
 from fada.jobs.journal import stamp_of
 from tests.support import xml_pages
+from tests.support.commands import run_fada
 from tests.support.damage import damaged_groups
-
-
-def run(*arguments: object, code: int = 0) -> Any:
-    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == code, done.output
-    return done.output
 
 
 def write(path: Path, text: str) -> Path:
@@ -75,10 +68,10 @@ def test_a_string_in_the_place_of_bytes_is_not_read_as_a_path(tmp_path: Path) ->
 
 def test_what_is_lost_is_counted_and_the_rest_is_converted(tmp_path: Path) -> None:
     path = damaged_groups(tmp_path / "t.parquet", 6, [2])
-    assert "10 x rows cannot be read" in run("data", "convert", path, "-o", tmp_path / "out.tsv", code=1)
+    assert "10 x rows cannot be read" in run_fada("data", "convert", path, "-o", tmp_path / "out.tsv", code=1).output
     assert len(list(read_lines(tmp_path / "out.tsv"))) == 50
     write(tmp_path / "broken.parquet", "nothing")
-    run("data", "inspect", tmp_path / "broken.parquet", "--no-sheet", "--check", code=1)
+    run_fada("data", "inspect", tmp_path / "broken.parquet", "--no-sheet", "--check", code=1)
 
 
 @pytest.mark.parametrize("asked", [(), ("--json",)])
@@ -86,9 +79,9 @@ def test_looking_at_nothing_but_broken_images_ends_with_exit_code_1(asked: tuple
     for name in ("a", "b"):
         write(tmp_path / f"{name}.png", "no image")
         write(tmp_path / f"{name}.gt.txt", "text")
-    run("data", "inspect", tmp_path, "--no-sheet", "--check", *asked, code=1)
+    run_fada("data", "inspect", tmp_path, "--no-sheet", "--check", *asked, code=1)
     Image.new("L", (30, 10), 200).save(tmp_path / "a.png")
-    run("data", "inspect", tmp_path, "--no-sheet", "--check", *asked)
+    run_fada("data", "inspect", tmp_path, "--no-sheet", "--check", *asked)
 
 
 def test_damaged_arrow_files_are_told_and_crash_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Every reader of a file that comes from outside: a sound example, and how it is read to the end."""
 
 import gzip
-import io
 import json
 import shutil
 import tempfile
@@ -10,10 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
+
+from tests.support.drawn import png
 
 OLD = Path(__file__).parents[1] / "files" / "format-0.1"
 RESULTS = Path(__file__).parents[2] / "results" / "more-subword-synthetic-trocr"
@@ -32,10 +35,35 @@ class Reader:
     share: int = 1
 
 
-def _png() -> bytes:
-    data = io.BytesIO()
-    Image.new("L", (30, 10), 200).save(data, "PNG")
-    return data.getvalue()
+def _file(name: str, text: str) -> Callable[[Path], Path]:
+    """A text file, with an image beside it."""
+
+    def make(folder: Path) -> Path:
+        (folder / "a.png").write_bytes(png(30, 10))
+        (folder / name).write_text(text, encoding="utf-8")
+        return folder / name
+
+    return make
+
+
+def _by(place: str) -> Callable[..., Any]:
+    """What reads a path by itself: `module:function`, imported when it is needed."""
+    module, _, names = place.partition(":")
+    return lambda path: attrgetter(names)(import_module(f"fada.{module}"))(path)
+
+
+_pairs = _file("a.gt.txt", "a saint dénis\n")
+_arpa = _file(
+    "lm.arpa",
+    "\\data\\\nngram 1=5\nngram 2=3\n\n\\1-grams:\n-1.0\t<unk>\n-99\t<s>\t-0.5\n-0.8\t</s>\n-0.7\ta\t-0.3\n"
+    "-0.8\tb\t-0.2\n\n\\2-grams:\n-0.2\t<s> a\n-0.4\ta b\n-0.3\tb </s>\n\n\\end\\\n",
+)
+_HOCR = """<html xmlns="http://www.w3.org/1999/xhtml"><body>
+        <div class="ocr_page" title='image "a.png"; bbox 0 0 30 10'>
+        <p class="ocr_par" id="p"><span class="ocr_line" id="a" title="bbox 1 1 29 5; baseline 0.01 -1">
+        <span class="ocrx_word" title="bbox 1 1 14 5">en</span> <span class="ocrx_word">france</span></span>
+        <span class="ocr_line" title="bbox 1 5 29 9">a saint</span></p></div></body></html>"""
+_RECIPE = "model: crnn:tiny\ndata: [lines.parquet]\nlam: 0.5\nout: run\nepochs: 3\nseed: 1\n"
 
 
 def _read_lines(path: Path, **options: Any) -> None:
@@ -46,16 +74,12 @@ def _read_lines(path: Path, **options: Any) -> None:
             line.load_image()
 
 
-def _parquet(folder: Path) -> Path:
-    return Path(shutil.copy(OLD / "lines.parquet", folder / "lines.parquet"))
-
-
 def _arrow(packed: str | None = None) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         import pyarrow as pa
 
         path = folder / "data-00000-of-00001.arrow"
-        image = {"bytes": _png(), "path": "a.png"}
+        image = {"bytes": png(30, 10), "path": "a.png"}
         centuries = pa.array(["13", "14", None]).dictionary_encode()
         table = pa.table({"text": ["ab", "cd", "é"], "century": centuries, "image": [image] * 3})
         new, options = pa.ipc.new_file if packed else pa.ipc.new_stream, pa.ipc.IpcWriteOptions(compression=packed)
@@ -66,15 +90,8 @@ def _arrow(packed: str | None = None) -> Callable[[Path], Path]:
     return make
 
 
-def _csv(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
-    path = folder / "lines.csv"
-    path.write_text('image,text,domain\na.png,"ab, cd",13\na.png,"é\n2",14\n', encoding="utf-8")
-    return path
-
-
 def _jsonl(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
+    (folder / "a.png").write_bytes(png(30, 10))
     rows = [
         {"image": "a.png", "text": "ab", "domain": "13", "page": 3},
         {"image": "a.png", "text": "ē", "domain": None},
@@ -91,26 +108,6 @@ def _page_file(name: str) -> Callable[[Path], Path]:
         return write_example(folder, name)
 
     return make
-
-
-def _hocr(folder: Path) -> Path:
-    (folder / "page.png").write_bytes(_png())
-    path = folder / "page.hocr"
-    path.write_text(
-        """<html xmlns="http://www.w3.org/1999/xhtml"><body>
-        <div class="ocr_page" title='image "page.png"; bbox 0 0 30 10'>
-        <p class="ocr_par" id="p"><span class="ocr_line" id="a" title="bbox 1 1 29 5; baseline 0.01 -1">
-        <span class="ocrx_word" title="bbox 1 1 14 5">en</span> <span class="ocrx_word">france</span></span>
-        <span class="ocr_line" title="bbox 1 5 29 9">a saint</span></p></div></body></html>""",
-        encoding="utf-8",
-    )
-    return path
-
-
-def _pairs(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
-    (folder / "a.gt.txt").write_text("a saint dénis\n", encoding="utf-8")
-    return folder / "a.gt.txt"
 
 
 def _ids(folder: Path) -> Path:
@@ -143,46 +140,10 @@ def _avif(folder: Path) -> Path:
     return folder / "a.avif"
 
 
-def _text(folder: Path) -> Path:
-    path = folder / "text.txt"
-    path.write_text("a saint dénis\n\nꝑ in\n", encoding="utf-8")
-    return path
-
-
-def _read_text(path: Path) -> None:
-    from fada.decoding.knowledge import read_texts
-
-    read_texts([path])
-
-
-def _topics(folder: Path) -> Path:
-    path = folder / "topics.txt"
-    path.write_text("a dog at the park\n\n# no\nun été à Paris\n", encoding="utf-8")
-    return path
-
-
-def _read_topics(path: Path) -> None:
-    from fada.experiments.lipogram.story import read_topics
-
-    read_topics(path)
-
-
-def _domains(folder: Path) -> Path:
-    path = folder / "domains.json"
-    path.write_text(json.dumps({"MS 1": "13", "Paris, lat. 2": "14"}), encoding="utf-8")
-    return path
-
-
-def _read_domains(path: Path) -> None:
-    from fada.data.domains import _read_table
-
-    _read_table(path)
-
-
 def _zip(folder: Path) -> Path:
     path = folder / "lines.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/a.png", _png())
+        archive.writestr("a/a.png", png(30, 10))
         archive.writestr("a/a.gt.txt", "a saint\n")
     return path
 
@@ -244,26 +205,6 @@ def _read_targets(path: Path) -> None:
         p.frequencies.sum()
 
 
-def _read_tuned(path: Path) -> None:
-    from fada.tuning.tuned import Tuned
-
-    Tuned.load(path)
-
-
-def _read_nbest(path: Path) -> None:
-    from fada.decoding.nbest import NBest
-
-    NBest.load(path)
-
-
-def _recipe(folder: Path) -> Path:
-    path = folder / "recipe.yaml"
-    path.write_text(
-        "model: crnn:tiny\ndata: [lines.parquet]\nlam: 0.5\nout: run\nepochs: 3\nseed: 1\n", encoding="utf-8"
-    )
-    return path
-
-
 def _read_recipe(path: Path) -> None:
     from fada.common.settings import read_recipe
     from fada.training.settings import TrainSettings
@@ -309,16 +250,6 @@ def _read_language_model(path: Path) -> None:
 def _npz(folder: Path) -> Path:
     path = folder / "lm.npz"
     _language_model().save(path, bits=8)
-    return path
-
-
-def _arpa(folder: Path) -> Path:
-    path = folder / "lm.arpa"
-    path.write_text(
-        "\\data\\\nngram 1=5\nngram 2=3\n\n\\1-grams:\n-1.0\t<unk>\n-99\t<s>\t-0.5\n-0.8\t</s>\n-0.7\ta\t-0.3\n"
-        "-0.8\tb\t-0.2\n\n\\2-grams:\n-0.2\t<s> a\n-0.4\ta b\n-0.3\tb </s>\n\n\\end\\\n",
-        encoding="utf-8",
-    )
     return path
 
 
@@ -378,32 +309,14 @@ def _packed(suffix: str, read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     return pack
 
 
-def _words(folder: Path) -> Path:
-    path = folder / "words.txt"
-    path.write_text("arma\nvirumque\t12\nTroiae\t0.5\nab oris\n", encoding="utf-8")
-    return path
-
-
 def _read_words(path: Path) -> None:
     from fada.decoding.wordlist import read_words, word_model
 
     word_model(read_words(path)).log_prob("arma viro", end=True)
 
 
-def _equivalences(folder: Path) -> Path:
-    path = folder / "same.txt"
-    path.write_text("# signs\nſ s\nꝑ\tper\nu=v\n¶\n", encoding="utf-8")
-    return path
-
-
-def _read_equivalences(path: Path) -> None:
-    from fada.evaluation.edits import read_equivalences
-
-    read_equivalences(path)
-
-
 def _manifest(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
+    (folder / "a.png").write_bytes(png(30, 10))
     body = {"id": "https://example.org/iiif/a.png", "type": "Image"}
     canvas = {"items": [{"items": [{"body": body}]}]}
     old = {"images": [{"resource": {"@id": "a.png", "default": {"@id": "a.png"}}}]}
@@ -420,7 +333,7 @@ def _read_manifest(path: Path) -> None:
 
 
 def _boxes(folder: Path) -> Path:
-    (folder / "a.png").write_bytes(_png())
+    (folder / "a.png").write_bytes(png(30, 10))
     lines = [
         {"outline": [[1, 1], [29, 1], [29, 5], [1, 5]], "baseline": [[1, 4], [29, 4.5]]},
         {"outline": [[1, 5], [29, 5], [15, 9]], "zone": "margin"},
@@ -467,14 +380,6 @@ def _sounds(folder: Path) -> Path:
     for packing in ("ALAW", "MS_ADPCM", "IMA_ADPCM", "GSM610"):
         soundfile.write(sounds / f"{packing}.wav", left, 8000, subtype=packing)
     return sounds
-
-
-def _read_sound(path: Path) -> None:
-    from fada.data.audio import audio_windows, load_audio
-
-    load_audio(path)
-    for _ in audio_windows(path, seconds=0.05):
-        pass
 
 
 def _part_note(folder: Path) -> Path:
@@ -676,30 +581,37 @@ def _read_checkpoint(path: Path) -> None:
 
 
 READERS = {
-    "parquet": Reader(_parquet, _read_lines),
+    "parquet": Reader(_copied("lines.parquet"), _read_lines),
     "arrow": Reader(_arrow(), lambda path: _read_lines(path.parent)),
     "arrow-packed": Reader(_arrow("zstd"), lambda path: _read_lines(path.parent)),
-    "csv": Reader(_csv, _read_lines),
+    "csv": Reader(_file("lines.csv", 'image,text,domain\na.png,"ab, cd",13\na.png,"é\n2",14\n'), _read_lines),
     "jsonl": Reader(_jsonl, _read_lines),
     "alto": Reader(_page_file("alto4"), _read_lines),
     "page": Reader(_page_file("page2019"), _read_lines),
-    "hocr": Reader(_hocr, _read_lines),
+    "hocr": Reader(_file("page.hocr", _HOCR), _read_lines),
     "pairs": Reader(_pairs, lambda path: _read_lines(path.parent)),
     "ids": Reader(_ids, lambda path: _read_lines(path.parent)),
     "images": Reader(_images, _read_image),
     "avif": Reader(_avif, _read_image, needs="PIL.AvifImagePlugin"),
-    "text": Reader(_text, _read_text),
-    "topics": Reader(_topics, _read_topics),
-    "domains": Reader(_domains, _read_domains),
+    "text": Reader(
+        _file("text.txt", "a saint dénis\n\nꝑ in\n"), lambda path: _by("decoding.knowledge:read_texts")([path])
+    ),
+    "topics": Reader(
+        _file("topics.txt", "a dog at the park\n\n# no\nun été à Paris\n"),
+        _by("experiments.lipogram.story:read_topics"),
+    ),
+    "domains": Reader(
+        _file("domains.json", json.dumps({"MS 1": "13", "Paris, lat. 2": "14"})), _by("data.domains:_read_table")
+    ),
     "zip": Reader(_zip, _read_lines),
     "desk": Reader(_desk, _read_desk),
     "heic": Reader(_heic, _read_image, needs="pillow_heif"),
     "emissions": Reader(_copied("test.npz", "run/emissions"), _read_emissions),
     "symbols": Reader(_copied("symbols.json", "run/emissions"), _read_emissions),
     "targets": Reader(_copied("targets.json"), _read_targets),
-    "tuned": Reader(_copied("run/tuned.json"), _read_tuned),
-    "recipe": Reader(_recipe, _read_recipe),
-    "nbest": Reader(_copied("nbest.parquet"), _read_nbest),
+    "tuned": Reader(_copied("run/tuned.json"), _by("tuning.tuned:Tuned.load")),
+    "recipe": Reader(_file("recipe.yaml", _RECIPE), _read_recipe),
+    "nbest": Reader(_copied("nbest.parquet"), _by("decoding.nbest:NBest.load")),
     "model-config": Reader(_copied("config.json", "model"), _read_model),
     "model-processor": Reader(_copied("crnn_processor.json", "model"), _read_model),
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
@@ -716,13 +628,15 @@ READERS = {
     "lm-members": Reader(_members(_npz), _packed(".npz", _read_language_model)),
     "arpa": Reader(_arpa, _read_language_model),
     "arpa-gzip": Reader(_gzipped(_arpa), _read_language_model),
-    "words": Reader(_words, _read_words),
-    "equivalences": Reader(_equivalences, _read_equivalences),
+    "words": Reader(_file("words.txt", "arma\nvirumque\t12\nTroiae\t0.5\nab oris\n"), _read_words),
+    "equivalences": Reader(
+        _file("same.txt", "# signs\nſ s\nꝑ\tper\nu=v\n¶\n"), _by("evaluation.edits:read_equivalences")
+    ),
     "iiif": Reader(_manifest, _read_manifest),
     "outlines": Reader(_boxes, _read_boxes),
     "journal": Reader(_copied("out.tsv.journal"), _read_journal),
     "part-note": Reader(_part_note, _read_part_note),
-    "sounds": Reader(_sounds, _read_sound, needs="soundfile"),
+    "sounds": Reader(_sounds, _by("data.audio:load_audio"), needs="soundfile"),
     "kenlm-trie": Reader(_kenlm("trie"), _read_kenlm),
     "kenlm-probing": Reader(_kenlm("probing"), _read_kenlm),
     "pdf": Reader(_pdf, _read_pdf),

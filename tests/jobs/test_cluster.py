@@ -25,12 +25,11 @@ from fada.errors import FadaError
 from fada.experiments.arena import Read
 from fada.experiments.ladder import RUNGS
 from fada.jobs.cluster import Running
-from fada.models.crnn import CRNNRecognizer
 from fada.models.registry import load_recognizer
 from fada.tuning.tuned import Tuned
 from tests.support.arenas import small_arena
 from tests.support.cluster_tasks import dying, refusing
-from tests.support.commands import FADA
+from tests.support.commands import FADA, run_fada
 from tests.support.jobs import transcribe
 from tests.support.machines import FAIR, Machines, below, called, end, started
 
@@ -52,13 +51,6 @@ OFFLINE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    CRNNRecognizer.build(["le roi marc", "la reine dit"], "tiny").save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source") / "lines"
     folder.mkdir()
@@ -73,14 +65,8 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(model: Path, lines: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     out = tmp_path_factory.mktemp("one") / "out.tsv"
-    run("transcribe", model, lines, "--out", out)
+    run_fada("transcribe", model, lines, "--out", out)
     return out.read_bytes()
-
-
-def run(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.output
 
 
 def journal_length(out: Path) -> int:
@@ -171,7 +157,7 @@ def test_a_machine_that_is_lost_loses_nothing(
             time.sleep(0.1)
         while not killed:
             out.unlink(missing_ok=True)
-            run("transcribe", model, lines, "--out", out, "--batch-size", 1, *machines.options, "--jobs", 3)
+            run_fada("transcribe", model, lines, "--out", out, "--batch-size", 1, *machines.options, "--jobs", 3)
             assert out.read_bytes() == expected
     finally:
         stop.set()
@@ -210,10 +196,10 @@ def test_guided_by_a_text_a_cluster_writes_what_one_process_does(
 ) -> None:
     (tmp_path / "text.txt").write_text("le roi marc\nla reine dit\n", encoding="utf-8")
     guided: list[object] = ["transcribe", model, lines, "--text", tmp_path / "text.txt", "--looks", 2]
-    run(*guided, "--out", tmp_path / "one.jsonl")
+    run_fada(*guided, "--out", tmp_path / "one.jsonl")
     for number in (1, 2):
-        run(*guided, "--out", tmp_path / "many.jsonl", "--shard", f"{number}/2", *machines.options)
-    run("merge", *tmp_path.glob("many.*-of-002.jsonl"), "--out", tmp_path / "many.jsonl")
+        run_fada(*guided, "--out", tmp_path / "many.jsonl", "--shard", f"{number}/2", *machines.options)
+    run_fada("merge", *tmp_path.glob("many.*-of-002.jsonl"), "--out", tmp_path / "many.jsonl")
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "many.jsonl").read_bytes()
     assert (tmp_path / "one.jsonl").read_text(encoding="utf-8").count("\n") == LINES
 
@@ -221,9 +207,9 @@ def test_guided_by_a_text_a_cluster_writes_what_one_process_does(
 def test_emissions_and_counts_of_a_cluster_are_those_of_one_process(
     machines: Machines, model: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("emit", model, lines, "--looks", 2, "--out", tmp_path / "one.npz")
+    run_fada("emit", model, lines, "--looks", 2, "--out", tmp_path / "one.npz")
     monkeypatch.chdir(lines.parent)  # the machines of the cluster are told where a relative path begins
-    run("emit", model, "lines", "--looks", 2, "--out", tmp_path / "many.npz", *machines.options)
+    run_fada("emit", model, "lines", "--looks", 2, "--out", tmp_path / "many.npz", *machines.options)
     one, many = Emissions.load(tmp_path / "one.npz"), Emissions.load(tmp_path / "many.npz")
     assert one.ids == many.ids
     assert all(np.array_equal(a, b) for a, b in zip(one.log_probs, many.log_probs, strict=True))
@@ -234,8 +220,10 @@ def test_emissions_and_counts_of_a_cluster_are_those_of_one_process(
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number}.txt").write_text(f"li rois {number}\ne\u0301t\n", encoding="utf-8")
     for texts in (tmp_path / "texts", tmp_path / "texts" / "0" / "0.txt"):
-        run("targets", "build", texts, "--domain-from", "folder", "--out", tmp_path / "one.json")
-        run("targets", "build", texts, "--domain-from", "folder", "--out", tmp_path / "many.json", *machines.options)
+        run_fada("targets", "build", texts, "--domain-from", "folder", "--out", tmp_path / "one.json")
+        run_fada(
+            "targets", "build", texts, "--domain-from", "folder", "--out", tmp_path / "many.json", *machines.options
+        )
         assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
 
 
@@ -246,17 +234,17 @@ def test_settings_tried_on_a_cluster_are_chosen_as_in_one_process(machines: Mach
     names = [f"l{number}" for number in range(len(texts))]
     Emissions(names, scores, ("", "a", "b", " "), 0, ["x"] * len(texts), texts).save(tmp_path / "e.npz")
     (tmp_path / "x.txt").write_text("\n".join(texts), encoding="utf-8")
-    run("targets", "build", tmp_path / "x.txt", "--domain", "x", "--out", tmp_path / "targets.json")
+    run_fada("targets", "build", tmp_path / "x.txt", "--domain", "x", "--out", tmp_path / "targets.json")
     tune: list[object] = ["tune", tmp_path / "e.npz", "--targets", tmp_path / "targets.json"]
     tune += [word for lam in (0.2, 0.5, 0.8) for word in ("--lam", lam)]
-    run(*tune, "--out", tmp_path / "one.json")
-    run(*tune, "--out", tmp_path / "many.json", "--store", tmp_path / "store", *machines.options)
+    run_fada(*tune, "--out", tmp_path / "one.json")
+    run_fada(*tune, "--out", tmp_path / "many.json", "--store", tmp_path / "store", *machines.options)
     one, many = (Tuned.load(tmp_path / name).model_dump() for name in ("one.json", "many.json"))
     for tuned in (one, many):
         tuned["evidence"].pop("seconds")
     assert one == many
     stored = (tmp_path / "store").read_text().count("\n")
-    run(*tune, "--out", tmp_path / "again.json", "--store", tmp_path / "store", *machines.options)
+    run_fada(*tune, "--out", tmp_path / "again.json", "--store", tmp_path / "store", *machines.options)
     assert (tmp_path / "store").read_text().count("\n") == stored  # nothing was decoded again
 
 
@@ -280,7 +268,7 @@ def test_trainings_of_a_study_run_on_a_cluster(machines: Machines, tmp_path: Pat
             Image.fromarray(rng.integers(0, 255, (32, 90), dtype=np.uint8)).save(place / f"{number}.png")
             (place / f"{number}.gt.txt").write_text("ab ba"[number % 3 :], encoding="utf-8")
     command: list[object] = ["study", tmp_path / "lines", "--domain", "x", "--epochs", 1, "--model", "crnn:tiny"]
-    run(*command, "--out", tmp_path / "study", *machines.options)
+    run_fada(*command, "--out", tmp_path / "study", *machines.options)
     assert (tmp_path / "study" / "report.html").exists()
     for name in ("standard", "fada-tr"):
         config = json.loads((tmp_path / "study" / name / "config.json").read_text(encoding="utf-8"))

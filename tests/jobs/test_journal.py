@@ -19,6 +19,7 @@ from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.journal import Journal, Row
+from fada.jobs.prepare import Chosen
 from fada.targets.target_set import TargetSet
 from tests.support.disks import files_up_to
 from tests.support.jobs import transcribe
@@ -202,7 +203,7 @@ def test_paths_out_of_the_folder_and_encodings_can_be_named(
     lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fada.models.registry.load_recognizer", lambda name: Stub())
-    monkeypatch.setattr("fada.cli.transcribe._decoder", lambda *_: (Weights(), Knowledge(), None))
+    monkeypatch.setattr("fada.jobs.prepare._chosen", lambda *_: Chosen())
     folder = tmp_path / "table"
     folder.mkdir()
     (folder / "m.csv").write_bytes("image,id\n../lines/0.png,é\n".encode("latin-1"))

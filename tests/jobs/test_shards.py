@@ -26,18 +26,11 @@ from fada.decoding.emissions import Emissions
 from fada.errors import FadaError
 from fada.jobs.merge import merge
 from fada.jobs.shards import PartNote, Shard
-from fada.models.crnn import CRNNRecognizer
 from tests.support import xml_pages
+from tests.support.commands import run_fada
 from tests.support.drawn import drawn_lines
 
 SHARDS = 3
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    CRNNRecognizer.build(["le roi marc", "la reine dit"], "tiny").save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +46,10 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, (result.output, result.stderr, result.exception)
-    return result.output
-
-
 def sharded(command: list[object], out: Path) -> list[Path]:
     """The parts, written in another order than they are numbered in."""
     for number in (2, 3, 1):
-        run(*command, "--out", out, "--shard", f"{number}/{SHARDS}")
+        run_fada(*command, "--out", out, "--shard", f"{number}/{SHARDS}")
     return [Shard(number, SHARDS).part(out) for number in range(1, SHARDS + 1)]
 
 
@@ -92,9 +79,11 @@ def test_a_shard_that_is_none_gets_a_sentence(text: str) -> None:
 def test_joined_shards_are_what_one_machine_writes(name: str, model: Path, lines: Path, tmp_path: Path) -> None:
     command: list[object] = ["transcribe", model, lines, "--domain-from", "folder"]
     command += ["--format", "pairs"] if name == "pairs" else []
-    run(*command, "--out", tmp_path / "one" / name)
+    run_fada(*command, "--out", tmp_path / "one" / name)
     parts = sharded(command, tmp_path / "many" / name)
-    assert "8 lines, 1 could not be read" in run("merge", *reversed(parts), "--out", tmp_path / "many" / name)
+    assert (
+        "8 lines, 1 could not be read" in run_fada("merge", *reversed(parts), "--out", tmp_path / "many" / name).output
+    )
     one, many = without_times(tmp_path / "one" / name), without_times(tmp_path / "many" / name)
     assert one == many
     if name == "out.tsv":
@@ -106,9 +95,9 @@ def test_pages_stay_whole(model: Path, tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     for name in ("a", "b", "c", "d"):
         xml_pages.write_example(pages, "page2019", name)
-    run("transcribe", model, pages, "--out", tmp_path / "one")
+    run_fada("transcribe", model, pages, "--out", tmp_path / "one")
     parts = sharded(["transcribe", model, pages], tmp_path / "many")
-    run("merge", *parts, "--out", tmp_path / "many")
+    run_fada("merge", *parts, "--out", tmp_path / "many")
     assert without_times(tmp_path / "one") == without_times(tmp_path / "many")
 
 
@@ -139,18 +128,18 @@ def test_photographs_are_divided_by_page(
     for name in ("out.tsv", "out"):
         command: list[object] = ["transcribe", model, photographs]
         command += ["--format", "page"] if name == "out" else []
-        run(*command, "--out", tmp_path / "one" / name)
+        run_fada(*command, "--out", tmp_path / "one" / name)
         monkeypatch.setattr(PageStore, "_found", counted)
         seen: list[str] = []
         for number in (2, 3, 1):
             looked_at.clear()
-            run(*command, "--out", tmp_path / "many" / name, "--shard", f"{number}/{SHARDS}")
+            run_fada(*command, "--out", tmp_path / "many" / name, "--shard", f"{number}/{SHARDS}")
             assert all(Shard(number, SHARDS).owns(Path(file).stem) for file in looked_at)
             seen += looked_at
         assert sorted(seen) == ["blank.png", "folio0.png", "folio1.png", "folio2.png"]
         monkeypatch.undo()
         parts = [Shard(number, SHARDS).part(tmp_path / "many" / name) for number in range(1, SHARDS + 1)]
-        assert "2 could not be read" in run("merge", *parts, "--out", tmp_path / "many" / name)
+        assert "2 could not be read" in run_fada("merge", *parts, "--out", tmp_path / "many" / name).output
         assert without_times(tmp_path / "one" / name) == without_times(tmp_path / "many" / name)
 
 
@@ -164,7 +153,7 @@ def test_segmented_pages_are_divided_and_joined(photographs: Path, tmp_path: Pat
     for number in (3, 1, 2):
         segment(tmp_path / "many", "--shard", f"{number}/3")
     parts = [tmp_path / f"many-00{number}-of-003" for number in (1, 2, 3)]
-    assert "3 parts, 3 pages, 3 could not be read" in run("merge", *parts, "--out", tmp_path / "many")
+    assert "3 parts, 3 pages, 3 could not be read" in run_fada("merge", *parts, "--out", tmp_path / "many").output
     assert without_times(tmp_path / "one") == without_times(tmp_path / "many")
     with pytest.raises(FadaError, match="never overwritten"):
         merge(parts, tmp_path / "many")
@@ -172,8 +161,8 @@ def test_segmented_pages_are_divided_and_joined(photographs: Path, tmp_path: Pat
 
 def test_emissions_are_joined_exactly(model: Path, lines: Path, tmp_path: Path) -> None:
     emit: list[object] = ["emit", model, lines]
-    run(*emit, "--out", tmp_path / "one.npz")
-    run("merge", *sharded(emit, tmp_path / "many.npz"), "--out", tmp_path / "many.npz")
+    run_fada(*emit, "--out", tmp_path / "one.npz")
+    run_fada("merge", *sharded(emit, tmp_path / "many.npz"), "--out", tmp_path / "many.npz")
     one, many = Emissions.load(tmp_path / "one.npz"), Emissions.load(tmp_path / "many.npz")
     assert one.ids == many.ids
     assert all(np.array_equal(a, b) for a, b in zip(one.log_probs, many.log_probs, strict=True))
@@ -189,21 +178,21 @@ def test_counts_are_joined_exactly(files: int, tmp_path: Path) -> None:
             (tmp_path / "texts" / domain / f"t{number}.txt").write_text(more, encoding="utf-8")
     texts = tmp_path / "texts" if files > 1 else tmp_path / "texts" / "9"
     build: list[object] = ["targets", "build", texts, "--letters-only"]
-    run(*build, "--out", tmp_path / "one.json")
+    run_fada(*build, "--out", tmp_path / "one.json")
     parts = sharded(build, tmp_path / "many.json")
     unit = "6 files" if files > 1 else "4 texts"
-    assert f"{unit}: " in run("merge", *parts, "--out", tmp_path / "many.json")
+    assert f"{unit}: " in run_fada("merge", *parts, "--out", tmp_path / "many.json").output
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
 
 
 def test_shards_without_a_text_are_found_beside_the_others(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("le roi", encoding="utf-8")
     build: list[object] = ["targets", "build", tmp_path / "text.txt", "--domain", "x"]
-    run(*build, "--out", tmp_path / "one.json")
+    run_fada(*build, "--out", tmp_path / "one.json")
     sharded(build, tmp_path / "many.json")
     parts = list(tmp_path.glob("many.*-of-003.json"))
     assert len(parts) == 1
-    run("merge", *parts, "--out", tmp_path / "many.json")
+    run_fada("merge", *parts, "--out", tmp_path / "many.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "many.json").read_bytes()
 
 
@@ -263,7 +252,7 @@ def test_what_is_missing_doubled_or_of_another_job_is_refused(model: Path, lines
     }.items():
         with pytest.raises(FadaError, match=message):
             merge(parts, tmp_path / "joined.tsv")
-    run(*command, "--beam", 2, "--out", tmp_path / "out.tsv", "--shard", f"3/{SHARDS}")
+    run_fada(*command, "--beam", 2, "--out", tmp_path / "out.tsv", "--shard", f"3/{SHARDS}")
     with pytest.raises(FadaError, match="different jobs"):
         merge([first, second, third], tmp_path / "joined.tsv")
     sharded(command, tmp_path / "out.tsv")
@@ -319,8 +308,8 @@ def test_the_line_of_the_documentation_runs_all_shards(
     command = next(line for line in PAGE.splitlines() if tool in line.split() and "--shard {}/4" in line)
     command = command.replace("french", str(model)).replace("my_pages/", str(lines)).replace("-P 4", "-P 2")
     subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment, capture_output=True)
-    run("merge", *tmp_path.glob("out.*-of-004.tsv"), "--out", tmp_path / "out.tsv")
-    run("transcribe", model, lines, "--out", tmp_path / "one.tsv")
+    run_fada("merge", *tmp_path.glob("out.*-of-004.tsv"), "--out", tmp_path / "out.tsv")
+    run_fada("transcribe", model, lines, "--out", tmp_path / "one.tsv")
     assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
 
 
@@ -336,6 +325,6 @@ def test_the_array_of_the_documentation_runs_all_shards(
         subprocess.run(
             ["bash", "-c", script], check=True, cwd=tmp_path, env={**environment, **task}, capture_output=True
         )
-    run("merge", *tmp_path.glob("out.*-of-002.tsv"), "--out", tmp_path / "out.tsv")
-    run("transcribe", model, lines, "--out", tmp_path / "one.tsv")
+    run_fada("merge", *tmp_path.glob("out.*-of-002.tsv"), "--out", tmp_path / "out.tsv")
+    run_fada("transcribe", model, lines, "--out", tmp_path / "one.tsv")
     assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()

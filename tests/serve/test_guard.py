@@ -1,6 +1,5 @@
 """Who may speak to the desk: host, origin, site, token, sizes, types; and what every answer carries."""
 
-import io
 import threading
 import time
 import zipfile
@@ -20,6 +19,7 @@ from fada.serve.project import Limits, Project, safe_name, sniffed
 from fada.serve.server import listening, serve
 from tests.support.desks import finished, opened, put_document
 from tests.support.disks import files_up_to
+from tests.support.drawn import png
 from tests.support.telephones import heic
 
 TOKEN = "a-token-of-some-length"
@@ -36,12 +36,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with opened(tmp_path_factory.mktemp("desk") / "project", token=TOKEN) as client:
         yield client
-
-
-def picture(width: int = 50, height: int = 40) -> bytes:
-    stream = io.BytesIO()
-    Image.new("L", (width, height), 200).save(stream, format="PNG")
-    return stream.getvalue()
 
 
 def upload(client: Any, name: str, data: bytes) -> Any:
@@ -121,7 +115,7 @@ def test_a_token_is_asked_for_and_becomes_a_cookie(locked: Any) -> None:
         ("page.png", b"MZ\x90\x00", 415),
         ("page.png", b"", 415),
         ("page.png", b"\x89PNG\r\n\x1a\n broken", 415),
-        ("big.png", picture(400, 300), 413),
+        ("big.png", png(400, 300), 413),
         ("text.txt", b"a text", 415),
         ("page.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", 415),
         ("big.heic", heic(Image.new("L", (400, 300))), 413),
@@ -145,7 +139,7 @@ def test_too_much_at_once_is_refused(client: Any) -> None:
         ).status_code
         == 413
     )
-    files = [("files", (f"{i}.png", picture())) for i in range(4)]
+    files = [("files", (f"{i}.png", png())) for i in range(4)]
     assert client.post("/api/documents", files=files).status_code == 413
 
 
@@ -155,7 +149,7 @@ def test_a_full_queue_says_when_to_come_back(client: Any) -> None:
     with queue._condition:  # nobody takes a job out meanwhile
         for _ in range(2):
             started.append(queue._heap.append((9, 0)))
-        answer = upload(client, "page.png", picture())
+        answer = upload(client, "page.png", png())
         queue._heap.clear()
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0
@@ -182,7 +176,7 @@ def test_a_full_disk_is_told_and_a_job_waits_for_room(
         assert started.wait(60)
         with files_up_to(100):
             full.set()
-            for answer in (client.patch(f"/api/lines/{line['id']}", json=change), upload(client, "a.png", picture())):
+            for answer in (client.patch(f"/api/lines/{line['id']}", json=change), upload(client, "a.png", png())):
                 assert answer.status_code == 503
                 assert answer.json()["error"] == "the disk of the server is full or does not answer."
             while "a job of the desk waits for its database" not in caplog.text:
@@ -214,11 +208,11 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "in" / "document"
     folder.mkdir(parents=True)
     with zipfile.ZipFile(folder / "a.zip", "w") as archive:
-        archive.writestr("../../outside.png", picture())
-        archive.writestr("/etc/other.png", picture())
-        archive.writestr("inside/page.png", picture())
+        archive.writestr("../../outside.png", png())
+        archive.writestr("/etc/other.png", png())
+        archive.writestr("inside/page.png", png())
         archive.writestr("inside/evil.sh", b"#!/bin/sh")
-    found = [a["page"]["file"] for a in pages(str(folder), "ltr", 10, 10**6, 10) if "page" in a]
+    found = [a["page"]["file"] for a in pages(str(folder), "ltr", 10, 10**6) if "page" in a]
     assert sorted(Path(file).name for file in found) == ["other.png", "page.png"]
     assert all(Path(file).resolve().is_relative_to(folder.resolve()) for file in found)
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
@@ -231,7 +225,7 @@ def test_an_archive_that_is_broken_or_unpacks_to_too_much_is_told(tmp_path: Path
     with zipfile.ZipFile(tmp_path / "big.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("page.png", bytes(20_000))
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
-    problems = [answer["problem"] for answer in worker.pages(str(tmp_path), "ltr", 10, 10**6, 10)]
+    problems = [answer["problem"] for answer in worker.pages(str(tmp_path), "ltr", 10, 10**6)]
     assert [problem.partition(":")[0] for problem in problems] == ["big.zip", "broken.zip"]
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
+from fada.data.images import png
 from fada.data.segment.photographs import photographs
 from fada.data.synthetic.pages import Layout, make_page
 from fada.models.crnn import CRNNRecognizer
@@ -49,14 +50,8 @@ def client(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[An
         yield client
 
 
-def png(text: str, height: int = 40) -> bytes:
-    stream = io.BytesIO()
-    line_picture(text, height).save(stream, format="PNG")
-    return stream.getvalue()
-
-
 def page_files() -> list[tuple[str, bytes]]:
-    image = png("the quick brown fox", 80)
+    image = png(line_picture("the quick brown fox", 80))
     return [("page.png", image), ("page.xml", ALTO.format(width=248, height=80).encode())]
 
 
@@ -68,8 +63,8 @@ def upload(client: Any, files: list[tuple[str, bytes]], **form: Any) -> Any:
 def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("line10.png", png("ten"))
-        archive.writestr("line9.png", png("nine"))
+        archive.writestr("line10.png", png(line_picture("ten")))
+        archive.writestr("line9.png", png(line_picture("nine")))
     document_file = io.BytesIO()
     line_picture("of a pdf").save(document_file, format="PDF")
     files = [*page_files(), ("more.zip", stream.getvalue()), ("zoo.pdf", document_file.getvalue())]

@@ -1,11 +1,17 @@
-"""Printed lines drawn on the spot."""
+"""Printed lines, and images of nothing, drawn on the spot."""
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from fada.data import images
 from fada.data.line import Line
 
 WORDS = ["in", "principio", "creauit", "deus", "celum", "et", "terram", "autem", "erat", "inanis", "uacua"]
+
+
+def png(width: int = 60, height: int = 20, grey: int = 200) -> bytes:
+    """A grey image."""
+    return images.png(Image.new("L", (width, height), grey))
 
 
 def drawn_lines(count: int) -> list[Line]:

@@ -1,6 +1,5 @@
 """Adapting a model to a handful of lines: what it brings is measured on unseen lines, and nothing is lost."""
 
-import io
 import json
 import shutil
 import signal
@@ -17,6 +16,7 @@ from typer.testing import CliRunner
 from fada import FadaError, load_recognizer
 from fada.cli import app
 from fada.data.formats.parquet import write_parquet
+from fada.data.images import png
 from fada.data.line import Line
 from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.models import registry
@@ -51,9 +51,7 @@ def corrected() -> list[Line]:
 
 def in_capitals(line: Line) -> Line:
     """The same text, drawn otherwise."""
-    data = io.BytesIO()
-    drawn_line(str(line.text).upper()).save(data, "PNG")
-    return replace(line, image=data.getvalue())
+    return replace(line, image=png(drawn_line(str(line.text).upper())))
 
 
 def test_the_adapted_model_reads_unseen_lines_better_and_says_so(

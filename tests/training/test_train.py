@@ -332,7 +332,6 @@ def test_two_processes_learn_what_one_with_twice_the_batch_learns(data: Path, tm
 @pytest.mark.parametrize(
     "changes",
     [
-        {"lam": 1.0},
         {"lam_schedule": "warmup", "lam_warmup": 1, "pool": "domain"},
         {"lam_schedule": "adaptive", "pool": "epoch", "distance": "aligned_w2", "scale": 20},
         {"tagging": "predicted", "accumulate": 2},
@@ -344,7 +343,7 @@ def test_every_option_trains(data: Path, tmp_path: Path, changes: dict[str, Any]
     finished = run(data, tmp_path / "run", epochs=1, batch_size=8, **changes)
     entry = finished.metrics["history"][0]
     assert np.isfinite(entry["loss"])
-    assert (entry["alignment_loss"] > 0) == (changes.get("lam") != 1)
+    assert entry["alignment_loss"] > 0
     assert not any("domain" in text for read in finished.predictions.values() for text in read.hypotheses)
 
 
@@ -424,13 +423,6 @@ def test_a_domain_without_a_target_is_aligned_to_all_of_them_and_said(
     assert set(found.metrics["history"][0]["validation"]["per_domain"]) == {"future", "new", "old"}
     with pytest.raises(fada.FadaError, match="tagging is 'predicted', which needs lines of known domains"):
         run(data, tmp_path / "tagged", tagging="predicted")
-
-
-def test_without_alignment_no_target_is_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    data = image_folder(tmp_path, train=8, validation=2, test=2)
-    fada.TargetSet.from_texts({"elsewhere": ["abc"]}).save(tmp_path / "targets.json")
-    assert run(data, tmp_path / "run", epochs=1, lam=1, targets=str(tmp_path / "targets.json")).finished
-    assert "no target" not in caplog.text
 
 
 def test_a_target_file_can_tell_of_a_domain_without_training_lines(tmp_path: Path) -> None:
@@ -542,16 +534,13 @@ def test_only_models_with_a_decoder_have_an_encoder_to_freeze(data: Path, tmp_pa
         run(data, tmp_path / "run", freeze="encoder")
 
 
-def test_a_trial_uses_only_some_lines_of_each_split(data: Path, tmp_path: Path) -> None:
-    assert run(data, tmp_path / "run", epochs=1, max_lines=4).config["lines"] == {
-        "train": 4,
-        "validation": 4,
-        "test": 4,
-    }
-
-
-def test_the_history_tells_how_hard_both_terms_pull(reference: Run, data: Path, tmp_path: Path) -> None:
-    standard = run(data, tmp_path / "run", epochs=1, lam=1.0)
+def test_without_alignment_no_target_is_asked_for_and_the_history_tells_how_hard_both_terms_would_pull(
+    reference: Run, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fada.TargetSet.from_texts({"elsewhere": ["abc"]}).save(tmp_path / "targets.json")
+    standard = run(data, tmp_path / "run", epochs=1, lam=1.0, targets=str(tmp_path / "targets.json"))
+    assert "no target" not in caplog.text
+    assert standard.metrics["history"][0]["alignment_loss"] == 0
     for history in (reference.metrics["history"], standard.metrics["history"]):
         for entry in history:
             pull = entry["pull"]
@@ -596,6 +585,7 @@ def test_the_lines_of_a_run_are_found_from_another_folder(
     shutil.copytree(data, tmp_path / "there" / "lines")
     monkeypatch.chdir(tmp_path / "there")
     finished = run(Path("lines"), Path("run"), epochs=1, max_lines=4, beam_size=1)
+    assert finished.config["lines"] == {"train": 4, "validation": 4, "test": 4}, "of a trial, some lines of each split"
     assert finished.config["settings"]["data"] == [str(tmp_path / "there" / "lines")]
     folder = finished.folder.resolve()
     monkeypatch.chdir(tmp_path)

@@ -71,7 +71,7 @@ def adapt(
         corrected,
         out,
         settings,
-        knowledge=known.for_model(resolve(model), reading.domain),
+        knowledge=known.told().for_model(resolve(model), reading.domain),
         targets=None if known.targets is None else TargetSet.load(known.targets),
         replay=[line for line in read(replay) if line.text],
         unlabelled=read(unlabelled, untranscribed=True),

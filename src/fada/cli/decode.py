@@ -12,7 +12,7 @@ import typer
 
 from fada.cli.options import KnowledgeOptions, affordable, with_knowledge
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE, words_of
+from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -73,60 +73,33 @@ def decode(
     from fada.common.files import text_file
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions, domains_of_lines, with_references
-    from fada.decoding.knowledge import Knowledge, built_in_knowledge, read_knowledge
-    from fada.decoding.lm_files import read_lm
-    from fada.decoding.weights import Weights
-    from fada.distances import LAM
+    from fada.jobs.prepare import Wanted, decoder_for
     from fada.targets.target_set import TargetSet
-    from fada.tuning.tuned import Tuned
 
     if out is not None and out.suffix not in _WRITERS:
         raise FadaError(f"{out}: unknown ending {out.suffix!r}, expected one of {', '.join(_WRITERS)}.")
     if alignment and (out is None or out.suffix != ".jsonl"):
         raise FadaError("--alignment needs --out with the ending .jsonl.")
-    targets, domain = known.targets, known.domain
-    known = known.of_domain(domain)
-    finds = known.knowledge == "auto"
-    if targets is None and not finds and ((domain and not known.says_text) or domains or prior_weight):
+    told = known.told().of_domain(known.domain)
+    if told.targets is None and not told.finds and ((known.domain and not told.says_text) or domains or prior_weight):
         raise FadaError(
             "a domain that fada brings no knowledge of, or prior correction, has no effect without --targets: name the "
             "target file."
         )
-    if finds and (known.text or tuned):
+    if told.finds and (told.text or tuned):
         raise FadaError("--knowledge auto finds out which knowledge fits: leave --text and --tuned out, or auto.")
-    found_weights = Tuned() if tuned is None else Tuned.load(tuned)
     given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
     given |= {"prior_weight": prior_weight, "length_bonus": length_bonus}
-    usual = Weights(lam=LAM, lm_weight=0.5) if tuned is None else found_weights.weights
-    automatic = (known.says_text or finds) and tuned is None and lm is None
     asked = {name: value for name, value in given.items() if value is not None}
     data = Emissions.load(emissions, symbols, blank)
-    knowledge = Knowledge()
-    if automatic:
-        from fada.decoding.evidence import Automatic
-
-        aims = {} if targets is None else {"lam": LAM}
-        candidates = {name: read_knowledge(path) for name, path in built_in_knowledge().items()} if finds else {}
-        guess = Automatic(candidates, None if finds else known.load(smoothing="kneser-ney"), {**aims, **asked})
-        decision = guess.decide(data.alphabet, data.log_probs, domain)
-        echo(f"read with {decision}", err=True)
-        knowledge, weights = decision.knowledge, decision.weights
-    else:
-        weights = usual.model_copy(update=asked)
+    chosen = decoder_for(data, Wanted(told, asked, tuned, lm, words, hot_word, words_share))
+    weights, knowledge = chosen.weights, chosen.knowledge
     if lines is not None:
         data = with_references(data, lines)
-    target_set = None if targets is None else TargetSet.load(targets)
+    target_set = None if told.targets is None else TargetSet.load(told.targets)
     names: Sequence[str | None] = data.domains or [None] * len(data)
     if target_set is not None:
-        names = domains_of_lines(data, domain, domains)
-    characters = "".join(symbol for number, symbol in enumerate(data.symbols) if number != data.blank)
-    if lm is not None:
-        knowledge, weights = Knowledge(global_lm=read_lm(lm, characters)), weights.model_copy(update={"lm": "global"})
-    elif weights.lm != "none" and not automatic:
-        knowledge = known.load(order=found_weights.lm_order, share=found_weights.lm_share)
-    if own_words := words_of(words, hot_word, words_share, characters, known.encoding):
-        decoding = own_words.joined(weights, knowledge)
-        knowledge, weights = decoding.knowledge, decoding.weights
+        names = domains_of_lines(data, known.domain, domains)
     language = None if weights.lm == "none" else [knowledge.lm_of(weights.lm, name) for name in names]
     decoder = CTCBeamDecoder(
         data.symbols,
@@ -143,11 +116,10 @@ def decode(
         allowed=allowed,
         threads=threads,
     )
-    chosen = None if target_set is None else [target_set[str(name)] for name in names]
     lost: list[FadaError] = []
     found = decoder.decode_batch(
         data.log_probs,
-        targets=chosen,
+        targets=None if target_set is None else [target_set[str(name)] for name in names],
         lms=language,
         nbest=nbest,
         alignment=alignment,

@@ -6,7 +6,7 @@ import typer
 
 from fada.cli.options import SHARD, ClusterOptions, ReadingOptions, with_cluster, with_reading
 from fada.cli.output import echo
-from fada.cli.transcribe import BATCH, DEVICE, LOOKS, RESTART, THREADS, open_model, show_problems
+from fada.cli.transcribe import BATCH, DEVICE, LOOKS, RESTART, THREADS, show_problems
 
 
 @with_reading()
@@ -32,6 +32,7 @@ def emit(
     """
     from fada.common.files import check_file
     from fada.jobs.emit import emit as run
+    from fada.jobs.prepare import open_model
     from fada.jobs.shards import Shard
     from fada.jobs.transcribe import Execution, Job
 

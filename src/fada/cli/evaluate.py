@@ -96,7 +96,7 @@ def evaluate(
 
             weights = None if tuned is None else Tuned.load(tuned)
             order, share = (6, 0.5) if weights is None else (weights.lm_order, weights.lm_share)
-            told = known.of_domain(reading.domain)
+            told = known.told().of_domain(reading.domain)
             by_default = weights is None
             smoothing = "kneser-ney" if by_default and told.says_text else None
             knowledge = told.load(order=order, share=share, smoothing=smoothing)

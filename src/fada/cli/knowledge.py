@@ -6,6 +6,7 @@ import typer
 
 from fada.cli.options import ReadingOptions, with_reading
 from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
+from fada.errors import FadaError
 
 group = typer.Typer(
     help="What is known of a language or domain, in one file: its language model and how often it uses each character.",
@@ -34,7 +35,6 @@ def build(
 
     from fada.common.files import check_file
     from fada.decoding.knowledge import SUFFIX, Knowledge, read_texts, write_knowledge
-    from fada.errors import FadaError
 
     if out.suffix != SUFFIX:
         raise FadaError(f"{out}: expected a name that ends in {SUFFIX}.")

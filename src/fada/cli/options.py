@@ -1,10 +1,9 @@
 """The options that say how lines are read, and what is known of them: two groups, the same for every command."""
 
 import inspect
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -15,7 +14,7 @@ from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.common.workers import Workers
-    from fada.decoding.knowledge import Knowledge
+    from fada.decoding.told import Told
     from fada.jobs.cluster import Cluster
 
 PANEL = "Reading"
@@ -112,7 +111,7 @@ TEXTS = ("text_column", "domain_column", "domain", "domain_from", "encoding", "s
 
 @dataclass(frozen=True)
 class KnowledgeOptions:
-    """What is known of the lines, as told on the command line; see :mod:`fada.decoding.knowledge`."""
+    """What is known of the lines, as told on the command line; see :class:`fada.decoding.told.Told`."""
 
     text: Annotated[
         list[str] | None,
@@ -134,50 +133,11 @@ class KnowledgeOptions:
     domain: Annotated[str | None, _option("domain", "The domain of all lines.", KNOWLEDGE)] = None
     encoding: Encoding = None
 
-    @property
-    def stored(self) -> str | None:
-        """The .fada file or name that was given."""
-        return None if self.knowledge in ("auto", "none") else self.knowledge
+    def told(self) -> "Told":
+        """The same for the library."""
+        from fada.decoding.told import Told
 
-    @property
-    def says_text(self) -> bool:
-        """Whether there is something for a language model."""
-        return bool(self.text or self.stored)
-
-    def of_domain(self, domain: str | None) -> "KnowledgeOptions":
-        """The same, where nothing else is told with the knowledge of a domain that comes with fada."""
-        from fada.decoding.knowledge import built_in_of
-
-        if self.text or self.targets or self.knowledge or domain is None:
-            return self
-        return replace(self, knowledge=built_in_of(domain))
-
-    def load(self, targets: str | Path | None = None, **how: Any) -> "Knowledge":
-        """Everything that was given.
-
-        Args:
-            targets: a target file, where none was given.
-            how: see :func:`fada.decoding.knowledge.load_knowledge`.
-        """
-        from fada.decoding.knowledge import load_knowledge
-
-        how |= {"encoding": self.encoding} if self.encoding else {}
-        return load_knowledge(self.targets or targets, self.text or (), self.stored, **how)
-
-    def for_model(self, folder: str | os.PathLike[str], domain: str | None = None) -> "Knowledge | None":
-        """The text that was given, for default weights and a recogniser trained as its folder tells; without any, what
-        the model knows of the `domain`; None without that.
-        """
-        from fada.decoding.evidence import Automatic
-        from fada.decoding.knowledge import knowledge_of_model
-
-        if not self.says_text:
-            if self.knowledge == "none" or domain is None:
-                return None
-            return Automatic(knowledge_of_model(folder)).told(domain)
-        known = self.load(smoothing="kneser-ney")
-        trained = known.for_model(folder)
-        return trained if self.targets is None else replace(trained, prior=known.prior)
+        return Told(**vars(self))
 
 
 @dataclass(frozen=True)

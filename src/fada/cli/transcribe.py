@@ -1,9 +1,7 @@
 """`fada transcribe`: from images or sound to text."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,14 +17,8 @@ from fada.cli.options import (
     with_reading,
 )
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_DEFAULT, LM_WEIGHT, WORDS, WORDS_SHARE, told_of, words_of
+from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE
 from fada.errors import FadaError
-
-if TYPE_CHECKING:
-    from fada.decoding.evidence import Automatic
-    from fada.decoding.knowledge import Knowledge
-    from fada.decoding.weights import Weights
-    from fada.models.recognizer import Recognizer
 
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 DEVICE = typer.Option(
@@ -104,6 +96,7 @@ def transcribe(
 
     from fada.common.files import is_stream, write_bytes
     from fada.data.write import refuse_source
+    from fada.jobs.prepare import Wanted, choose_decoder, open_model, tell_untargeted
     from fada.jobs.shards import Shard
     from fada.jobs.transcribe import Execution, Job
     from fada.jobs.transcribe import transcribe as run
@@ -125,30 +118,18 @@ def transcribe(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )
     recognizer.use_looks(looks)
-    asked = {"lam": lam, "scale": scale, "distance": distance, "beam": beam}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    domains = any(value is not None for name, value in source.items() if name.startswith("domain"))
+    given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
+    asked = {name: value for name, value in given.items() if value is not None}
+    wanted = Wanted(known.told(), asked, tuned, lm, words, hot_word, words_share)
     if known.targets is not None:
-        _tell_untargeted(known.targets, {line.domain for line in lines.without_media()})
-    if lm is not None and known.says_text:
-        raise FadaError("--lm and --text or --knowledge: each is a language model, and one is used. Leave one out.")
-    weights, knowledge, automatic = _decoder(resolve(model), recognizer, asked, known, tuned, domains)
-    if lm is not None and automatic is not None:
-        known = replace(known, knowledge="none")
-        weights, knowledge, automatic = _decoder(resolve(model), recognizer, asked, known, tuned, domains)
-    if lm is not None or lm_weight is not None:
-        weights, knowledge = _with_language(weights, knowledge, lm, lm_weight, automatic, recognizer)
-    if own_words := words_of(words, hot_word, words_share, recognizer.characters, known.encoding):
-        if automatic is None:
-            decoder = own_words.joined(weights, knowledge)
-            weights, knowledge = decoder.weights, decoder.knowledge
-        else:
-            automatic.words = own_words
+        tell_untargeted(known.targets, lines)
+    centuries = any(value is not None for name, value in source.items() if name.startswith("domain"))
+    chosen = choose_decoder(wanted, resolve(model), recognizer, centuries=centuries)
     with tempfile.TemporaryDirectory() if streamed else nullcontext() as folder:
         target = Path(folder) / "text.txt" if folder else Path(str(out))
         how = {name: value for name, value in source.items() if not name.startswith("domain")}
         aims = str(known.targets) if known.targets else None
-        job = Job(weights, knowledge, automatic, model, aims, how, told_of(lm, words, hot_word))
+        job = Job(chosen.weights, chosen.knowledge, chosen.automatic, model, aims, how, wanted.record())
         summary = run(recognizer, lines, target, job, Execution(batch_size, restart, part, cluster), format=format)
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)
@@ -199,136 +180,6 @@ def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:
     if not inputs:
         raise FadaError(f"{name} is a model, and nothing to transcribe is given. Name the inputs after it.")
     return name, inputs
-
-
-def _decoder(
-    model: str | os.PathLike[str],
-    recognizer: "Recognizer",
-    asked: dict[str, Any],
-    known: KnowledgeOptions,
-    tuned: Path | None,
-    domains: bool,
-) -> "tuple[Weights, Knowledge, Automatic | None]":
-    """The decoder named by --tuned, else of --text or --knowledge, else the one stored with the model, to which
-    --targets are added and which --lam alone replaces, else what the model knows of languages, else Eq. 2; in each,
-    what was `asked` for holds.
-    """
-    from fada.decoding.evidence import Automatic
-    from fada.decoding.knowledge import (
-        Decoder,
-        Knowledge,
-        built_in_knowledge,
-        knowledge_of_model,
-        read_knowledge,
-    )
-    from fada.decoding.weights import NO_GUIDANCE, Weights
-    from fada.distances import LAM
-    from fada.targets.target_set import TargetSet
-    from fada.tuning.tuned import Tuned
-
-    targets = known.targets
-    plain = known.knowledge == "none"
-    guided = {"lam": asked.get("lam", LAM)} if targets is not None else {}
-    given = known.for_model(model) if tuned is None else None
-    if given is not None:
-        echo(f"read with {given.name or given}: {given.characters} characters of text", err=True)
-        return Weights(), Knowledge(), Automatic(given=given, asked={**asked, **guided})
-    stored = Decoder.of_model(model) if tuned is None and known.knowledge is None else None
-    if stored is not None and targets is not None:
-        stored = stored.guided_to(TargetSet.load(targets), asked.pop("lam", LAM))
-        echo(f"the decoder stored with the model stays ({stored.knowledge}), guided to {targets}", err=True)
-    elif stored is not None and "lam" in asked:
-        echo(f"--lam replaces the decoder stored with the model ({stored.knowledge})", err=True)
-        stored = None
-    elif (
-        stored is None
-        and tuned is None
-        and "lm" in recognizer.terms
-        and not plain
-        and (targets or not {"lam", "scale"} & {*asked})
-    ):
-        candidates = knowledge_of_model(model, centuries=domains)
-        if known.knowledge == "auto":
-            candidates = candidates or {name: read_knowledge(path) for name, path in built_in_knowledge().items()}
-        if candidates:
-            if targets is not None:
-                aims = TargetSet.load(targets)
-                candidates = {name: replace(one, targets=aims) for name, one in candidates.items()}
-            return Weights(), Knowledge(), Automatic(candidates, asked={**asked, **guided})
-    settings = Tuned.load(tuned) if tuned else Tuned(weights=Weights(lam=LAM if targets else NO_GUIDANCE))
-    weights = (settings.weights if stored is None else stored.weights).change(**asked)
-    without_effect = [f"--{name}" for name in ("scale", "distance") if name in asked]
-    if without_effect and not weights.guided and "lam" not in asked and asked.get("scale") != 0:
-        raise FadaError(
-            f"{' and '.join(without_effect)} without effect: nothing here is guided by a distance (λ = 1). "
-            "Give --lam below 1 as well, or leave it out."
-        )
-    if stored is not None:
-        return weights, stored.knowledge, None
-    own = next(
-        (path for name in ("targets.json", "decoder/targets.json") if (path := Path(model) / name).is_file()), None
-    )
-    return weights, known.load(own, order=settings.lm_order, share=settings.lm_share), None
-
-
-def _tell_untargeted(targets: Path, domains: set[str | None]) -> None:
-    """Say, before the work, which domains of the lines have no target."""
-    from fada.targets.target_set import TargetSet
-
-    known = TargetSet.load(targets)
-    if unknown := sorted(domain for domain in domains if domain is not None and domain not in known):
-        told = f"no target for {', '.join(unknown[:5])} in {targets} (known: {', '.join(list(known)[:10])})"
-        echo(f"{told}: such lines are guided to that of all domains together", err=True)
-
-
-def _with_language(
-    weights: "Weights",
-    knowledge: "Knowledge",
-    lm: Path | None,
-    lm_weight: float | None,
-    automatic: "Automatic | None",
-    recognizer: Any,
-) -> "tuple[Weights, Knowledge]":
-    """Weights and knowledge with the user's own weight, or language model in place of a stored one, which is said."""
-    from fada.decoding.lm_files import read_lm
-
-    if lm is None:
-        if automatic is not None:
-            automatic.asked["lm_weight"] = lm_weight
-        elif weights.lm == "none":
-            raise FadaError("--lm-weight without a language model: name one with --lm.")
-        return weights.change(lm_weight=lm_weight), knowledge
-    if weights.lm != "none":
-        echo(f"--lm replaces the language model of the decoder ({knowledge})", err=True)
-    weight = lm_weight if lm_weight is not None else weights.lm_weight or LM_DEFAULT
-    own = read_lm(lm, recognizer.characters)
-    knowledge = replace(knowledge, global_lm=own, domain_lms={}, lm_order=own.order)
-    return weights.change(lm="global", lm_weight=weight), knowledge
-
-
-def open_model(
-    model: str, inputs: list[str], threads: int | None, device: str = "cpu", kept: Path | None = None, **source: Any
-) -> tuple[Any, Any]:
-    """The recogniser and the lines, those without transcription as well.
-
-    Args:
-        kept: folder for the pages of PDFs and for the lines that are found on photographs; a temporary one if None.
-    """
-    from functools import partial
-
-    from fada.data.segment.store import PageStore
-    from fada.data.source import read_lines
-    from fada.models.look import look_at
-    from fada.models.registry import load_on_device
-
-    store = PageStore(kept)
-    lines = read_lines(inputs if len(inputs) > 1 else inputs[0], untranscribed=True, store=store, **source)
-    recognizer = load_on_device(model, device)
-    if recognizer.emits and recognizer.modality == "image":
-        store.look_at = partial(look_at, recognizer)
-    if threads:
-        recognizer.use_threads(threads)
-    return recognizer, lines
 
 
 def show_problems(failed: list[str], notes: list[str]) -> None:

@@ -74,7 +74,8 @@ def tune(
 
     run = Run(source) if source.is_dir() else None
     own = run.folder / "targets.json" if run is not None and run.has("targets.json") else None
-    knowledge = known.of_domain(known.domain).load(own, order=lm_order, share=lm_share, domain_column=domain_column)
+    told = known.told().of_domain(known.domain)
+    knowledge = told.load(own, order=lm_order, share=lm_share, domain_column=domain_column)
     if knowledge.targets is None and knowledge.global_lm is None:
         raise FadaError(f"{source}: nothing to tune. Give a target file (--targets) or some text (--text).")
     tested = None if test is None else open_search(test, knowledge, lines, threads, known.domain)

@@ -1,7 +1,5 @@
 """`fada worth`: before any work, what it would bring."""
 
-from dataclasses import replace
-
 import typer
 
 from fada.cli.options import NO_DOMAIN, KnowledgeOptions, ReadingOptions, with_knowledge, with_reading
@@ -24,24 +22,15 @@ def worth(
 
     Nothing is needed but the lines. Without a text the language is found among those that the model knows.
     """
-    from fada.cli.transcribe import open_model, show_problems
-    from fada.decoding.evidence import infer
-    from fada.decoding.knowledge import Knowledge, knowledge_of_model
+    from fada.cli.transcribe import show_problems
     from fada.experiments.worth import worth as run
+    from fada.jobs.prepare import open_model
     from fada.models.folders import resolve
-    from fada.targets.target_set import TargetSet
 
     recognizer, lines = open_model(model, inputs, threads, **reading.given())
     emissions = recognizer.emit(lines)
     show_problems([str(one) for one in lines.skipped], lines.notes)
-    given = known.for_model(resolve(model), reading.domain)
-    domain = "" if given is None else given.name
-    if given is None and known.knowledge != "none":
-        posterior = infer(emissions.alphabet, emissions.log_probs, knowledge_of_model(resolve(model)))
-        given, domain = posterior.knowledge, str(posterior)
-    if known.targets is not None:
-        given = replace(given or Knowledge().for_model(resolve(model)), targets=TargetSet.load(known.targets))
-        domain = domain or str(known.targets)
+    given, domain = known.told().of_emissions(resolve(model), emissions, reading.domain)
     told = run(emissions, given)
     if as_json:
         print_json({**told.to_dict(), "domain": domain})

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -93,4 +94,5 @@ def _text(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
+        refuse_kind(error.object, path, "settings as JSON or YAML")
         raise FadaError(f"{path}: not UTF-8 text (byte {error.start} is 0x{error.object[error.start]:02x}).") from None

@@ -16,9 +16,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from fada.common.arrow import may_share, sound_batches, unpacked_bytes
+from fada.common.kinds import name_of
 from fada.common.parquet import BATCH_BYTES, most_bytes, refuse_bomb
 from fada.common.settings import TwiceError, unique_keys
 from fada.errors import FadaError
@@ -117,7 +118,10 @@ def open_table(
             return
         stream = stack.enter_context(_text(path, encoding, on_bytes))
         expected = encoding or "UTF-8"
-        if suffix in JSON_SUFFIXES:
+        if kind := name_of(cast(io.BufferedReader, stream.buffer).peek(16)):
+            other = Damage(f"this is {kind}, expected a table (CSV, TSV, JSON Lines)", "not a table", 0)
+            yield Table(lambda columns: iter([(0, other)]), [])
+        elif suffix in JSON_SUFFIXES:
             yield Table(lambda columns: _decodable(_json_rows(stream, expected), expected), None)
         else:
             yield _delimited(stream, suffix, expected, headerless, ragged)

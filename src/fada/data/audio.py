@@ -17,7 +17,7 @@ SAMPLE_RATE = 16_000
 AudioSource = str | os.PathLike[str] | bytes | BinaryIO
 
 MAX_SECONDS = 30.0
-"""Longer recordings are refused unless a window is asked for: what Whisper takes in at once."""
+"""Longer recordings are refused: what Whisper takes in at once."""
 
 
 def load_audio(
@@ -32,7 +32,7 @@ def load_audio(
     Args:
         source: path, encoded bytes, or binary file object.
         rate: samples per second of the result.
-        max_seconds: longer recordings are refused; None to read any length. See :func:`audio_windows`.
+        max_seconds: longer recordings are refused; None to read any length.
         where: how errors name the recording; the path, if there is one, by default.
 
     Returns:
@@ -46,48 +46,9 @@ def load_audio(
         seconds = sound.frames / sound.samplerate
         if max_seconds is not None and seconds > max_seconds:
             raise FadaError(
-                f"{where}: the recording is {seconds:.1f} s long, expected at most {max_seconds:g} s. "
-                "Cut it at pauses, or read it in windows: audio_windows()."
+                f"{where}: the recording is {seconds:.1f} s long, expected at most {max_seconds:g} s. Cut it at pauses."
             )
         return _resampled(_read(sound, sound.frames, where), sound.samplerate, rate)
-
-
-def audio_windows(
-    source: AudioSource,
-    *,
-    seconds: float = MAX_SECONDS,
-    overlap: float = 0.0,
-    rate: int = SAMPLE_RATE,
-    where: str | None = None,
-) -> Iterator[tuple[float, np.ndarray]]:
-    """Read a recording of any length in windows, one at a time.
-
-    Args:
-        source, rate, where: as in :func:`load_audio`.
-        seconds: length of a window; the last one may be shorter.
-        overlap: seconds that a window shares with the one before.
-
-    Yields:
-        The start of the window in seconds, and its samples, (n,) float32.
-    """
-    if not 0 <= overlap < seconds:
-        raise FadaError(f"windows of {seconds:g} s with an overlap of {overlap:g} s, expected 0 <= overlap < window.")
-    where = where or _name(source)
-    with _opened(source, where) as sound:
-        native = sound.samplerate
-        length, shared = max(round(seconds * native), 1), round(overlap * native)
-        kept = np.zeros(0, dtype=np.float32)
-        start = 0
-        while True:
-            fresh = _read(sound, length - len(kept), where, may_be_empty=start > 0)
-            if len(fresh) == 0:
-                return
-            window = np.concatenate([kept, fresh])
-            yield start / native, _resampled(window, native, rate)
-            if len(window) < length:
-                return
-            kept = window[length - shared :]
-            start += length - shared
 
 
 def _name(source: AudioSource) -> str:
@@ -123,15 +84,15 @@ def _opened(source: AudioSource, where: str) -> Iterator[Any]:
         yield sound
 
 
-def _read(sound: Any, frames: int, where: str, *, may_be_empty: bool = False) -> np.ndarray:
-    """(n,) float32, the mean of the channels of the next `frames`, or of as many as there are."""
+def _read(sound: Any, frames: int, where: str) -> np.ndarray:
+    """(n,) float32, the mean of the channels of the first `frames`, or of as many as there are."""
     import soundfile
 
     try:
         samples = sound.read(frames, dtype="float32", always_2d=True).mean(axis=1, dtype=np.float32)
     except (soundfile.SoundFileError, ValueError, MemoryError) as error:
         raise FadaError(f"{where}: the recording is broken or cut off ({error}). Export it again.") from None
-    if len(samples) == 0 and not may_be_empty:
+    if len(samples) == 0:
         raise FadaError(f"{where}: the recording has no samples.")
     if not np.isfinite(samples).all():
         raise FadaError(f"{where}: the recording has samples that are not numbers. Export it again.")

@@ -326,12 +326,8 @@ class Texts:
             yield from self._xml(file)
         elif suffix in TABLES:
             yield from table_texts(path, base, self.reading, self.on_bytes, keeps)
-        elif suffix in _MARKUP:
-            raise FadaError(
-                f"{path}: {suffix} files hold more than text, and would be counted as they are. "
-                f"Export the text, or a table ({', '.join(sorted(TABLES))})."
-            )
         else:
+            refuse_markup(path)
             if split is None and self.reading.split is not None:
                 return
             name = base.name(path)
@@ -359,6 +355,15 @@ class Texts:
 def _split_of(file: TextFile) -> str | None:
     """The split that the name of a file in a folder stands for."""
     return split_of(file.path.relative_to(file.folder)) if file.folder and file.path != file.folder else None
+
+
+def refuse_markup(path: Path) -> None:
+    """Refuse a file whose ending tells that not all of its text is text."""
+    if (suffix := path.suffix.lower()) in _MARKUP:
+        raise FadaError(
+            f"{path}: {suffix} files hold more than text, and all of it would be taken for text. Export the text, or a "
+            f"table ({', '.join(sorted(TABLES))})."
+        )
 
 
 _MARKUP = (".html", ".htm", ".json", ".pdf", ".docx", ".odt", ".gz")

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing, write_json
+from fada.common.kinds import refuse_kind
 from fada.common.tables import read_rows, whole
 from fada.data.columns import LineColumns
 from fada.data.source import read_lines
@@ -207,6 +208,9 @@ def _text_array(values: Iterable[str]) -> np.ndarray:
     return np.array(texts, dtype=np.str_) if texts else np.zeros(0, dtype="<U1")
 
 
+_EXPECTED = "emissions as `fada emit` writes them"
+
+
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         _check_sizes(path)
@@ -219,6 +223,11 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
     except FadaError:
         raise
     except (ValueError, OSError, KeyError, *BROKEN_ARCHIVE) as error:
+        if path.is_file() and not zipfile.is_zipfile(path):
+            with path.open("rb") as stream:
+                if (head := stream.read(16))[:2] != b"PK":
+                    refuse_kind(head, path, _EXPECTED)
+                    raise FadaError(f"{path}: not an .npz file, expected {_EXPECTED}.") from None
         if "pickle" in str(error):
             raise FadaError(f"{path}: holds pickled objects, which are never loaded. Save plain arrays.") from None
         raise FadaError(f"{path}: not a readable .npz file ({getattr(error, 'strerror', None) or error}).") from None

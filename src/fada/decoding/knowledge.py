@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fada.common.archive import read_members, write_members
 from fada.common.files import write_json, write_text
+from fada.common.kinds import refuse_kind
 from fada.common.settings import read_json, validated
 from fada.data.read import Texts
 from fada.data.source import source_of
@@ -397,6 +398,8 @@ def write_knowledge(knowledge: Knowledge, path: str | os.PathLike[str], *, small
 def resolve_knowledge(path_or_name: str | os.PathLike[str]) -> Path:
     """The file of that path, or the built-in one of that name."""
     path = Path(path_or_name)
+    if path.is_dir():
+        raise FadaError(f"{path}: a folder, expected a {SUFFIX} file. Texts in it are given with --text.")
     if not path.is_file():
         built_in = built_in_knowledge()
         if str(path_or_name) not in built_in:
@@ -406,6 +409,10 @@ def resolve_knowledge(path_or_name: str | os.PathLike[str]) -> Path:
                 "knowledge build"
             )
         return built_in[str(path_or_name)]
+    with path.open("rb") as stream:
+        if (head := stream.read(16))[:2] != b"PK":
+            refuse_kind(head, path, f"a {SUFFIX} file of knowledge")
+            raise FadaError(f"{path}: not a {SUFFIX} file of knowledge. Texts are given with --text.")
     return path
 
 
@@ -459,6 +466,11 @@ def _about(members: Mapping[str, bytes], path: Path) -> About:
 def built_in_knowledge() -> dict[str, Path]:
     """The files of knowledge that come with fada, by name."""
     return {path.stem: path for path in sorted(_PRETRAINED.glob(f"*/{FOLDER}/*{SUFFIX}"))}
+
+
+def all_built_in() -> dict[str, Knowledge]:
+    """The knowledge that comes with fada, by name."""
+    return {name: read_knowledge(path) for name, path in built_in_knowledge().items()}
 
 
 def built_in_of(domain: str) -> str | None:

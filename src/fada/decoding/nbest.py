@@ -65,7 +65,10 @@ class NBest:
         columns = read_columns(path)
         for name in ("id", "hypothesis", "log_prob"):
             if name not in columns:
-                raise FadaError(f"{path}: no column {name!r}, expected id, hypothesis, log_prob (reference, domain).")
+                raise FadaError(
+                    f"{path}: no column {name!r}. Expected n-best lists, a table of id, hypothesis, log_prob "
+                    "(reference, domain); emissions end in .npz."
+                )
         rows: dict[str, list[int]] = {}
         for row, line in enumerate(columns["id"]):
             rows.setdefault(str(line), []).append(row)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
 from fada.evaluation.significance import Floats
@@ -69,7 +70,8 @@ def read_equivalences(path: str | os.PathLike[str]) -> list[str]:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise FadaError(f"{path}: cannot be read ({error}).") from None
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        refuse_kind(error.object, path)
         raise FadaError(f"{path}: not UTF-8 text. Save it as UTF-8, as plain text.") from None
     found = []
     for number, line in enumerate(lines, 1):

@@ -19,9 +19,11 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from fada.common import tables
+from fada.common.kinds import refuse_kind
 from fada.common.tables import read_columns
 from fada.data.columns import LineColumns
 from fada.data.domains import domain_name
+from fada.data.read import refuse_markup
 from fada.data.reading import COLUMN_NAMES
 from fada.data.source import read_lines
 from fada.data.write import RECORD
@@ -436,9 +438,11 @@ def _stem(path: Path) -> str:
 
 def _text_lines(path: Path, named: _Columns) -> list[str]:
     encoding = named.reading.get("encoding")
+    refuse_markup(path)
     try:
         lines = path.read_text(encoding=encoding or "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
+        refuse_kind(error.object, path, "texts, a table, ALTO, PAGE or hOCR")
         advice = tables.encoding_advice(encoding or "UTF-8")
         raise FadaError(f"{path}: {advice} ({error.reason} at byte {error.start}).") from None
     except LookupError as error:

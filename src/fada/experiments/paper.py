@@ -92,17 +92,14 @@ def reproduce_all(
     _train_first(files, data, scope)
     stories = {} if name == MORE else PAPER_LIPOGRAMS if scope.size == "paper" else LIPOGRAMS
     outcomes = []
-    for file in files:
-        log.info("%s", file.stem, extra={"style": "bold"})
+    for short, file in [(file.stem, file) for file in files] + [(n, Path(recipes) / f) for n, f in stories.items()]:
+        log.info("%s", short, extra={"style": "bold"})
         try:
-            outcomes.append(Outcome(file.stem, reproduce(file, lines_of(file, data, scope), scope)))
-        except FadaError as error:
-            log.warning("%s", error)
-            outcomes.append(Outcome(file.stem, missing=str(error)))
-    for short, written in stories.items():
-        folder = scope.results / scope.named(short)
-        try:
-            outcomes.append(Outcome(short, _lipograms(Path(recipes) / written, folder, scope)))
+            if short in stories:
+                folder = _lipograms(file, scope.results / scope.named(short), scope)
+            else:
+                folder = reproduce(file, lines_of(file, data, scope), scope)
+            outcomes.append(Outcome(short, folder))
         except FadaError as error:
             log.warning("%s", error)
             outcomes.append(Outcome(short, missing=str(error)))

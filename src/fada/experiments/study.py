@@ -15,6 +15,9 @@ from fada.common.files import write_json
 from fada.common.settings import read_json
 from fada.common.tables import Cells
 from fada.common.workers import Workers
+from fada.data.line import Line
+from fada.data.source import read_lines
+from fada.data.splits import with_splits
 from fada.decoding.weights import Weights
 from fada.distances import DISTANCE, SCALE
 from fada.errors import FadaError
@@ -155,9 +158,6 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
         reading: columns and `domain_from`, as :func:`fada.read_lines` takes them.
     """
     from fada.data.formats.parquet import write_parquet
-    from fada.data.line import Line
-    from fada.data.source import read_lines
-    from fada.data.splits import with_splits
 
     asked = {"data": [os.path.abspath(source) for source in data], **reading}
     record = out.with_name("source.json")

@@ -18,8 +18,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fada.common.files import check_file, replacing, write_json
+from fada.common.parquet import stored_metadata
 from fada.common.say import progress_bar
 from fada.common.scratch import scratch_database
+from fada.common.tables import open_table, whole
 from fada.data.write import RECORD, own_folder, refuse_source
 from fada.errors import FadaError
 from fada.jobs.shards import PartNote
@@ -255,8 +257,6 @@ def _changed(part: _Part) -> FadaError:
 
 
 def _merge_parquet(parts: Sequence[_Part], out: Path) -> None:
-    from fada.common.parquet import stored_metadata
-    from fada.common.tables import open_table, whole
     from fada.data.formats.parquet import write_rows
 
     records: list[dict[str, Any]] = []

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from fada.common.files import replacing
 from fada.common.say import track
-from fada.data.formats import alto
-from fada.data.formats import page as page_xml
+from fada.data.formats.pages import new_document
 from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
@@ -137,13 +136,7 @@ def _segment(
     for line in found.lines:
         done.zones[line.zone] = done.zones.get(line.zone, 0) + 1
     provenance = Provenance(details={"segmenter": found.segmenter} | ({"rotated": str(rotate)} if rotate else {}))
-    crops = found.crops(beside)
-    if format == "alto":
-        tree = alto.new_document(beside.name, found.size, crops)
-        alto.record(tree, provenance)
-    else:
-        tree = page_xml.new_document(beside.name, found.size, crops, provenance.created)
-        page_xml.record(tree, provenance)
+    tree = new_document(format, beside.name, found.size, found.crops(beside), provenance)
     with replacing(written) as temporary:
         temporary.write_bytes(serialize(tree))
     done.files.append(written)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fada.data.crop import PageCrop
 from fada.data.formats.registry import formats
 from fada.data.line import Line, LineSet, Provenance, Skipped, Transcription
 from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
@@ -255,8 +256,6 @@ def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
         refuse_others(out, chosen)
     if chosen != "same" and not formats()[chosen].needs_image:
         return format
-    from fada.data.crop import PageCrop
-
     line = next((line for line in lines if _may_be_read(line)), None)
     if chosen != "same":
         if line is not None and line.image is None:
@@ -357,8 +356,6 @@ def _results(lines: LineSet, rows: Mapping[str, Row], own: Counter[str]) -> Iter
 
 def _on_outline(line: Line, edges: Sequence[float] | None) -> Sequence[float] | None:
     """Edges of characters in the image of a line as those on its outline, which the image may be wider than."""
-    from fada.data.crop import PageCrop
-
     if not edges or not isinstance(line.image, PageCrop):
         return edges
     return [line.image.on_outline(edge) for edge in edges]

@@ -237,22 +237,14 @@ class CRNNRecognizer(CTCNetwork):
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """Classes of the characters, the domain's tag before them (as a class after the last of the characters)."""
         classes = self.processor.encode(text)
-        return classes if self.tagging == "none" else [len(self.symbols) + self._tag(domain), *classes]
-
-    def _tag(self, domain: str | None) -> int:
-        """The index of a domain."""
-        if domain not in self.domains:
-            raise FadaError(
-                f"the domain is {domain!r}, expected one of {', '.join(self.domains)}: "
-                "this model was trained with domain tokens and needs the domain of every line."
-            )
-        return self.domains.index(domain)
+        return classes if self.tagging == "none" else [len(self.symbols) + self.place_of(domain), *classes]
 
     def told(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> dict[str, Tensor]:
         """Network input with the domain of each line, where that is an input."""
         if not self.model.config.domain_input:
             return inputs
-        return {**inputs, "tags": torch.tensor([self._tag(line.domain) for line in lines], device=self.model.device)}
+        places = [self.place_of(line.domain) for line in lines]
+        return {**inputs, "tags": torch.tensor(places, device=self.model.device)}
 
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Pixels, widths and labels."""

@@ -111,6 +111,15 @@ class Network(Recognizer):
     def encode(self, text: str, domain: str | None = None) -> list[int]:
         """Training labels of a text; with tagging, the domain's tag among them."""
 
+    def place_of(self, domain: str | None) -> int:
+        """The place of a domain among those that have a tag."""
+        if domain not in self.domains:
+            raise FadaError(
+                f"the domain is {domain!r}, expected one of {', '.join(self.domains)}: "
+                "this model was trained with domain tokens and needs the domain of every line."
+            )
+        return self.domains.index(domain)
+
     @abstractmethod
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Network input of a batch."""

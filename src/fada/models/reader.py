@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fada.common.files import write_bytes
 from fada.data.images import pad_batch
 from fada.data.line import Line
 from fada.decoding.batch import available_cores
@@ -84,7 +85,6 @@ def can_read(folder: str | os.PathLike[str]) -> bool:
 
 def write_onnx(folder: str | os.PathLike[str], out: str | os.PathLike[str]) -> None:
     """Write a C-RNN as one ONNX file with its weights, for other programs; its alphabet is in the file's metadata."""
-    from fada.common.files import write_bytes
 
     folder = Path(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -225,7 +225,12 @@ class Seq2SeqRecognizer(Network):
         inputs = self.to_device(self.collate([self.prepare(line) for line in lines]))
         return self.generate_batch(inputs, lines, **options)
 
-    def generate_batch(
+    def generate_batch(self, inputs: dict[str, Tensor], lines: Sequence[Line], **options: Any) -> list[Hypothesis]:
+        """Read lines whose network input is there; see :meth:`generate`."""
+        with self.running():
+            return self._generated(inputs, lines, **options)
+
+    def _generated(
         self,
         inputs: dict[str, Tensor],
         lines: Sequence[Line],
@@ -236,21 +241,6 @@ class Seq2SeqRecognizer(Network):
         scale: float = SCALE,
         num_beams: int = 1,
         max_new_tokens: int = 200,
-    ) -> list[Hypothesis]:
-        """Read lines whose network input is there; see :meth:`generate`."""
-        with self.running():
-            return self._generated(inputs, lines, targets, lam, distance, scale, num_beams, max_new_tokens)
-
-    def _generated(
-        self,
-        inputs: dict[str, Tensor],
-        lines: Sequence[Line],
-        targets: Sequence[CharDistribution] | None,
-        lam: float,
-        distance: str,
-        scale: float,
-        num_beams: int,
-        max_new_tokens: int,
     ) -> list[Hypothesis]:
         self.model.eval()
         prompts = torch.tensor(
@@ -346,12 +336,8 @@ class Seq2SeqRecognizer(Network):
     def _tag(self, domain: str | None) -> list[int]:
         if self.tagging == "none":
             return []
-        if domain not in self.domains:
-            raise FadaError(
-                f"the domain is {domain!r}, expected one of {', '.join(self.domains)}: "
-                "this model was trained with domain tokens and needs the domain of every line."
-            )
-        return [int(self.tokenizer.convert_tokens_to_ids(domain_tag(domain)))]
+        self.place_of(domain)
+        return [int(self.tokenizer.convert_tokens_to_ids(domain_tag(str(domain))))]
 
     @property
     def _end(self) -> int:

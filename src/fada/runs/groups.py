@@ -19,7 +19,11 @@ def load_runs(folders: Iterable[str | os.PathLike[str]], scoring: Scoring | None
         raise FadaError("no run folder given, expected at least one.")
     for run in runs:
         if not run.folder.is_dir():
-            raise FadaError(f"{run.folder}: no such run folder. Give the folder that fada train wrote.")
+            found = "a file, not a run folder" if run.folder.exists() else "no such run folder"
+            raise FadaError(
+                f"{run.folder}: {found}. Give the folder that fada train wrote; outputs of any kind are compared with "
+                "--reference."
+            )
         if not run.has(PREDICTIONS):
             raise FadaError(
                 f"{run.folder / PREDICTIONS}: no such file. A report needs the predictions that training or "

@@ -256,6 +256,8 @@ class Run:
         """The path of a file or folder that must be there."""
         path = self.folder / name
         if not path.exists():
+            if not self.has("config.json"):
+                raise _no_run(self.folder)
             why = "the run has not finished. Continue it with --resume."
             if self.finished:
                 why = "the run has none. It may have had no lines of that kind, or be of a model without emissions."
@@ -274,8 +276,12 @@ def load_run(folder: str | os.PathLike[str], data: str | os.PathLike[str] | None
     """Open a run folder; `data` is where its lines are now, if they have moved."""
     folder = Path(folder)
     if not (folder / "config.json").is_file():
-        raise FadaError(f"{folder}: no config.json here, expected a run folder made by `fada train`.")
+        raise _no_run(folder)
     return Run(folder, data=data)
+
+
+def _no_run(folder: Path) -> FadaError:
+    return FadaError(f"{folder}: no config.json here, expected a run folder made by `fada train`.")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -136,12 +136,6 @@ class Desk:
         size = (page["width"], page["height"])
         return PageCrop(self.page_file(page), size, outline, baseline, upright=bool(page["upright"]))
 
-    # --- lines as they are shown --------------------------------------------------------------------------------------
-
-    # --- changing a line ----------------------------------------------------------------------------------------------
-
-    # --- outlines -----------------------------------------------------------------------------------------------------
-
     def tell_page(self, page: int) -> None:
         """Publish that a page changed."""
         found = self.store.row("SELECT id, document, state, message FROM pages WHERE id = ?", page)

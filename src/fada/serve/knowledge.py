@@ -13,9 +13,8 @@ from fada.decoding.evidence import infer
 from fada.decoding.knowledge import (
     Decoder,
     Knowledge,
-    built_in_knowledge,
+    all_built_in,
     knowledge_of_model,
-    read_knowledge,
     training_pairs_of,
     training_text_of,
 )
@@ -56,7 +55,7 @@ class Candidates:
         if not own and self.stored is not None:
             own = _by_domain(self.stored.knowledge)
         if not own and self.folder.is_dir():
-            own = {name: read_knowledge(path).with_prior(self.prior) for name, path in built_in_knowledge().items()}
+            own = {name: known.with_prior(self.prior) for name, known in all_built_in().items()}
         return own
 
 

@@ -17,28 +17,11 @@ from filelock import FileLock, Timeout
 from PIL import Image, ImageOps
 
 from fada.common.files import BROKEN_ARCHIVE, check_writable, replacing
+from fada.common.kinds import ending_of
 from fada.errors import FadaError
 from fada.serve.store import Store
 
 DATABASE = "desk.sqlite"
-_MAGIC: tuple[tuple[bytes, int, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", 0, ".png"),
-    (b"\xff\xd8\xff", 0, ".jpg"),
-    (b"II*\0", 0, ".tif"),
-    (b"MM\0*", 0, ".tif"),
-    (b"GIF8", 0, ".gif"),
-    (b"WEBP", 8, ".webp"),
-    (b"\0\0\0\x0cjP  ", 0, ".jp2"),
-    (b"BM", 0, ".bmp"),
-    (b"%PDF-", 0, ".pdf"),
-    (b"PK\x03\x04", 0, ".zip"),
-    (b"WAVE", 8, ".wav"),
-    (b"fLaC", 0, ".flac"),
-    (b"OggS", 0, ".ogg"),
-    (b"ID3", 0, ".mp3"),
-    (b"\xff\xfb", 0, ".mp3"),
-    (b"\xff\xf3", 0, ".mp3"),
-)
 IMAGES = frozenset({".png", ".jpg", ".tif", ".gif", ".webp", ".jp2", ".bmp", ".heic", ".avif"})
 SOUNDS = frozenset({".wav", ".flac", ".ogg", ".mp3"})
 _SAME = {".jpeg": ".jpg", ".tiff": ".tif", ".heif": ".heic", ".hif": ".heic", ".oga": ".ogg", ".opus": ".ogg"}
@@ -55,8 +38,6 @@ class Limits:
     """Of one image: as many as are read."""
     pages: int = 2000
     """Of one document."""
-    seconds: int = 4 * 3600
-    """Of one recording."""
     waiting: int = 32
     """Jobs that may wait; further ones are refused with 429."""
     requests: int = 64
@@ -71,9 +52,8 @@ def sniffed(head: bytes) -> str | None:
     """The ending that fits the first bytes of a file, whatever it is called; None if it is nothing that is read."""
     from fada.data.images import high_efficiency
 
-    for magic, at, ending in _MAGIC:
-        if head[at : at + len(magic)] == magic:
-            return ending
+    if (ending := ending_of(head)) in IMAGES | SOUNDS | {".pdf", ".zip"}:
+        return ending
     if kind := high_efficiency(head):
         return {"HEIF": ".heic", "AVIF": ".avif"}[kind]
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()

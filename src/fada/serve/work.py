@@ -92,7 +92,6 @@ def _find_pages(desk: Desk, job: Running, document: Row, problems: list[str]) ->
         direction=document["direction"],
         most=limits.pages,
         pixels=limits.pixels,
-        seconds=limits.seconds,
     ):
         if "problem" in answer:
             problems.append(answer["problem"])

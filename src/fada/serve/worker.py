@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 Task = Callable[..., Iterator[Answer]]
 
 
-def pages(folder: str, direction: str, most: int, pixels: int, seconds: int) -> Iterator[Answer]:
+def pages(folder: str, direction: str, most: int, pixels: int) -> Iterator[Answer]:
     """The pages of what was uploaded into a folder: archives unpacked, PDFs drawn, ALTO and PAGE files read."""
     source = Path(folder)
     for archive in sorted(source.glob("*.zip")):
@@ -45,7 +45,7 @@ def pages(folder: str, direction: str, most: int, pixels: int, seconds: int) -> 
         if file.suffix.lower() == ".xml" or file.resolve() in covered:
             continue
         try:
-            for answer in _pages_of_file(file, made, pixels, seconds):
+            for answer in _pages_of_file(file, made, pixels):
                 if told >= most:
                     raise FadaError(f"more than {most} pages. Divide the document.")
                 told += 1
@@ -131,7 +131,7 @@ def _pages_of_xml(files: list[Path], source: Path) -> Iterator[Answer]:
         yield {"problem": _without(str(source), str(skipped))}
 
 
-def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterator[Answer]:
+def _pages_of_file(file: Path, made: Path, pixels: int) -> Iterator[Answer]:
     from fada.data.images import image_size
     from fada.data.segment.photographs import photographs
     from fada.serve.project import SOUNDS, sniffed
@@ -139,7 +139,7 @@ def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterato
     with file.open("rb") as stream:
         kind = sniffed(stream.read(4096))
     if kind in SOUNDS:
-        yield {"page": _sound(file, made, seconds)}
+        yield {"page": _sound(file, made)}
         return
     for photograph in photographs(file, made, colours=True):
         width, height, _, sideways = image_size(photograph.file)
@@ -150,7 +150,7 @@ def _pages_of_file(file: Path, made: Path, pixels: int, seconds: int) -> Iterato
         yield {"page": {"file": str(photograph.file), "name": photograph.name, "media": "image", **size}}
 
 
-def _sound(file: Path, made: Path, seconds: int) -> Answer:
+def _sound(file: Path, made: Path) -> Answer:
     """A recording as a page: its picture is its spectrogram, 50 columns a second."""
     import numpy as np
     from PIL import Image
@@ -159,8 +159,6 @@ def _sound(file: Path, made: Path, seconds: int) -> Answer:
     from fada.data.audio import SAMPLE_RATE, load_audio
 
     samples = load_audio(file)
-    if len(samples) > seconds * SAMPLE_RATE:
-        raise FadaError(f"{file.name}: longer than {seconds} seconds. Cut it into parts.")
     step, window = SAMPLE_RATE // 50, 512
     columns = min(max(1, len(samples) // step), 60_000)
     padded = np.pad(samples, (0, window + step))
@@ -337,8 +335,6 @@ def main() -> None:
         except BrokenPipeError:
             return
         except (OSError, ValueError, MemoryError, RuntimeError, LookupError, TypeError, zipfile.BadZipFile) as error:
-            if isinstance(error, BrokenPipeError):
-                return
             answer(number, "failure", f"{type(error).__name__}: {error}")
 
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fada.common.files import write_text
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 from fada.targets.distribution import misfit
 from fada.text.normalizer import TextNormalizer
@@ -82,6 +83,7 @@ def read(path: str | os.PathLike[str], *, normalize: bool = False) -> TargetReco
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        refuse_kind(content, path, "a target file")
         raise FadaError(
             f"{path}, byte {error.start}: not UTF-8 text (byte 0x{content[error.start]:02X}). Save the file as UTF-8."
         ) from None
@@ -177,6 +179,8 @@ class _Reader:
         except json.JSONDecodeError as error:
             if not text.strip():
                 self._refuse(1, "", "the file is empty", "Build it with: fada targets build")
+            if text.lstrip()[0] not in "{[":
+                self._refuse(1, "", "no target file, which is a JSON object", "Build one with: fada targets build")
             self._refuse(error.lineno, "", f"not valid JSON at column {error.colno}: {error.msg}", "Mend it there.")
         except RecursionError:
             self._refuse(1, "", "not a target file: it is nested too deeply", "Build one with: fada targets build")

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from fada.common.kinds import refuse_kind
 from fada.errors import FadaError
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class Alphabet:
         except FileNotFoundError:
             raise FadaError(f"{path}: no such file. It lists the text of each class; name it with --symbols.") from None
         except UnicodeDecodeError as error:
+            refuse_kind(error.object, path, "a JSON file with the text of each class")
             raise FadaError(f"{path}: not a JSON file: {error}") from None
         except OSError as error:
             raise FadaError(f"{path}: cannot be read: {error.strerror}.") from None

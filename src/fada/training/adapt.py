@@ -89,7 +89,22 @@ class Adaptation:
 
 
 class Adapting:
-    """An adaptation that has begun: what its trainings need, and what becomes of them. Takes what `adapt` takes."""
+    """An adaptation that has begun: what its trainings need, and what becomes of them.
+
+    Args:
+        model: a model folder, run folder, hub name or built-in model.
+        lines: with text; at least 5.
+        out: the adapted model; if it does not read better than the old one, the old one.
+        knowledge: of the manuscript's domain, which the adapted model then carries; otherwise it carries the old one's.
+        targets: frequencies that the adapted model is to be guided to (Eq. 2), which it then carries as well.
+        replay: lines that the model could read before, so that it does not unlearn what the new ones lack; by default
+            those in its folder (`replay.parquet`), if there are any.
+        unlabelled: lines of the manuscript without text; those on which the folds' models disagree most are worth
+            correcting next.
+
+    Raises:
+        FadaError: too few lines, none that can be read, or another adaptation in `out`.
+    """
 
     def __init__(
         self,
@@ -197,42 +212,10 @@ class Adapting:
 
 
 def adapt(
-    model: str,
-    lines: Sequence[Line],
-    out: Path,
-    settings: AdaptSettings | None = None,
-    *,
-    knowledge: Knowledge | None = None,
-    targets: TargetSet | None = None,
-    replay: Sequence[Line] = (),
-    unlabelled: Sequence[Line] = (),
+    model: str, lines: Sequence[Line], out: Path, settings: AdaptSettings | None = None, **known: Any
 ) -> Adaptation:
-    """Fine-tune `model` on corrected `lines` into the model folder `out`.
-
-    Args:
-        model: a model folder, run folder, hub name or built-in model.
-        lines: with text; at least 5.
-        out: the adapted model; if it does not read better than the old one, the old one.
-        knowledge: of the manuscript's domain, which the adapted model then carries; otherwise it carries the old one's.
-        targets: frequencies that the adapted model is to be guided to (Eq. 2), which it then carries as well.
-        replay: lines that the model could read before, so that it does not unlearn what the new ones lack; by default
-            those in its folder (`replay.parquet`), if there are any.
-        unlabelled: lines of the manuscript without text; those on which the folds' models disagree most are worth
-            correcting next.
-
-    Raises:
-        FadaError: too few lines, none that can be read, or another adaptation in `out`.
-    """
-    begun = Adapting(
-        model,
-        lines,
-        out,
-        settings,
-        knowledge=knowledge,
-        targets=targets,
-        replay=replay,
-        unlabelled=unlabelled,
-    )
+    """Fine-tune `model` on corrected `lines` into the model folder `out`; takes what :class:`Adapting` takes."""
+    begun = Adapting(model, lines, out, settings, **known)
     begun.train()
     return begun.finish()
 

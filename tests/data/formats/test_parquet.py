@@ -1,6 +1,5 @@
 """Parquet and Arrow in the convention of Hugging Face datasets."""
 
-import io
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -12,19 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from fada.data.formats.parquet import write_parquet
 from fada.data.line import Line, LineSet
 from fada.data.source import read_lines
 from fada.errors import FadaError
 from tests.support import xml_pages
-
-
-def png(width: int = 60) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("L", (width, 20), 200).save(buffer, "PNG")
-    return buffer.getvalue()
+from tests.support.drawn import png
 
 
 def example(number: int = 3, **columns: Any) -> list[Line]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from lxml import etree
 from lxml.builder import ElementMaker
 
-from fada.common.files import write_bytes
-from fada.data.crop import PageCrop, Point
-from fada.data.formats.sheets import Sheet, SheetLine, box_of, sheets
+from fada.data.crop import Point
+from fada.data.formats.sheets import Sheet, SheetLine, box_of, write_sheets
 from fada.data.formats.xml import Element, XmlLine, XmlPage, number, xml_text
 from fada.data.line import Provenance, Transcription
 
@@ -76,16 +75,7 @@ def _baseline(ends: tuple[float, float], bottom: float, line: Sequence[float]) -
 
 def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
     """One file for all pages; in a folder, a file for each."""
-    if destination.suffix:
-        write_bytes(destination, _document(sheets(results), provenance))
-        return [destination]
-    written = list[Path]()
-    for sheet in sheets(results, destination):
-        if not isinstance(sheet.line.image, PageCrop):
-            written.append(destination / sheet.image)
-        written.append(destination / f"{sheet.name}.hocr")
-        write_bytes(written[-1], _document([sheet], provenance))
-    return written
+    return write_sheets(results, destination, ".hocr", lambda found, _: _document(found, provenance))
 
 
 def _document(found: Iterable[Sheet], provenance: Provenance) -> bytes:

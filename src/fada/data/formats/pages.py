@@ -331,6 +331,18 @@ def _write_same(
     return written
 
 
+def new_document(
+    format: str, image: str, size: tuple[int, int], crops: Sequence[PageCrop], provenance: Provenance
+) -> xml.Tree:
+    """An ALTO 4 or PAGE file with an empty line for each crop, and what made it."""
+    if format == "alto":
+        tree = alto.new_document(image, size, crops)
+    else:
+        tree = page.new_document(image, size, crops, provenance.created)
+    _module(tree.getroot()).record(tree, provenance)
+    return tree
+
+
 def _write_new(results: Iterable[Transcription], destination: Path, provenance: Provenance, format: str) -> list[Path]:
     """New ALTO 4 or PAGE files: one for each page, or one for each line that has an image of its own."""
     written = list[Path]()
@@ -342,10 +354,7 @@ def _write_new(results: Iterable[Transcription], destination: Path, provenance: 
         if not isinstance(sheet.line.image, PageCrop):
             written.append(folder / sheet.image)
         crops = [line.crop for line in sheet.lines]
-        if format == "alto":
-            tree = alto.new_document(sheet.image, sheet.size, crops)
-        else:
-            tree = page.new_document(sheet.image, sheet.size, crops, provenance.created)
+        tree = new_document(format, sheet.image, sheet.size, crops, provenance)
         module = _module(tree.getroot())
         # Lines are grouped by region in the file, so its order may differ from the one given.
         elements = {element.get("ID") or element.get("id"): element for element in xml.text_lines(tree.getroot())}
@@ -355,7 +364,6 @@ def _write_new(results: Iterable[Transcription], destination: Path, provenance: 
                 module.set_text(elements[f"line_{place}"], result)
             if result.id != f"{page_name}#line_{place}":
                 module.set_id(elements[f"line_{place}"], result.id)
-        module.record(tree, provenance)
         xml.etree.indent(tree)
         write_bytes(file, xml.serialize(tree))
         written.append(file)

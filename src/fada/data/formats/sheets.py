@@ -1,6 +1,6 @@
 """Pages to be written anew, whatever the format: the lines of a page, or a line that has an image of its own."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -89,6 +89,27 @@ def sheets(results: Iterable[Transcription], folder: Path | None = None) -> Iter
         width, height = line.load_image().size
         whole = ((0.0, 0.0), (width, 0.0), (width, height), (0.0, height))
         yield Sheet(name, image, (width, height), [SheetLine(PageCrop(Path(image), (width, height), whole), found[0])])
+
+
+def write_sheets(
+    results: Iterable[Transcription], destination: Path, ending: str, document: Callable[[list[Sheet], str], bytes]
+) -> list[Path]:
+    """One file for all pages; in a folder, a file for each, with the images of lines that have one of their own.
+
+    Args:
+        ending: of the files in a folder.
+        document: the bytes of a file with these pages and this title.
+    """
+    if destination.suffix:
+        write_bytes(destination, document(list(sheets(results)), destination.name.partition(".")[0]))
+        return [destination]
+    written = list[Path]()
+    for sheet in sheets(results, destination):
+        if not isinstance(sheet.line.image, PageCrop):
+            written.append(destination / sheet.image)
+        written.append(destination / f"{sheet.name}{ending}")
+        write_bytes(written[-1], document([sheet], sheet.name))
+    return written
 
 
 def one_file(found: Iterable[Sheet], destination: Path) -> Sheet:

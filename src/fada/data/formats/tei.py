@@ -6,9 +6,8 @@ from pathlib import Path
 from lxml import etree
 from lxml.builder import ElementMaker
 
-from fada.common.files import write_bytes
-from fada.data.crop import PageCrop, Point
-from fada.data.formats.sheets import Sheet, box_of, sheets
+from fada.data.crop import Point
+from fada.data.formats.sheets import Sheet, box_of, write_sheets
 from fada.data.formats.xml import Element, xml_text
 from fada.data.line import Provenance, Transcription
 
@@ -18,16 +17,7 @@ _ID = "{http://www.w3.org/XML/1998/namespace}id"
 
 def write(results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance) -> list[Path]:
     """One file for all pages; in a folder, a file for each."""
-    if destination.suffix:
-        write_bytes(destination, _document(list(sheets(results)), destination.name.partition(".")[0], provenance))
-        return [destination]
-    written = list[Path]()
-    for sheet in sheets(results, destination):
-        if not isinstance(sheet.line.image, PageCrop):
-            written.append(destination / sheet.image)
-        written.append(destination / f"{sheet.name}.tei.xml")
-        write_bytes(written[-1], _document([sheet], sheet.name, provenance))
-    return written
+    return write_sheets(results, destination, ".tei.xml", lambda found, title: _document(found, title, provenance))
 
 
 def _document(found: Sequence[Sheet], title: str, provenance: Provenance) -> bytes:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from fada.common.files import refuse_pointer, text_file
+from fada.common.files import text_file
+from fada.common.kinds import refuse_kind
 from fada.common.tables import encoding_advice
 from fada.data.line import Provenance, Transcription
 from fada.data.places import FileNames
@@ -25,7 +26,7 @@ def text_lines(file: Path, encoding: str | None, on_bytes: Callable[[int], objec
     except OSError as error:
         raise FadaError(f"{file}: cannot be read: {error.strerror}.") from None
     with opened:
-        refuse_pointer(opened.peek(), file)
+        refuse_kind(opened.peek(), file)
         yield from stream_lines(opened, str(file), encoding, on_bytes)
 
 
