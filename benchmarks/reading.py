@@ -25,7 +25,8 @@ from fada.models.reader import CRNNReader
 from fada.models.registry import load_recognizer
 
 REPOSITORY = Path(__file__).parent.parent
-COMMAND = [sys.executable, "-m", "fada"]
+COMMAND = [sys.executable, "-c", "from fada.cli import main; main()"]
+"""As the program `fada` does; not every earlier commit can be run as a module."""
 LINES = 100
 
 

@@ -101,7 +101,8 @@ def infer(
     }
     if not models or not len(log_probs):
         return Posterior((), (), math.nan, False, None)
-    chosen = [log_probs[i] for i in np.unique(np.linspace(0, len(log_probs) - 1, lines).round().astype(int))]
+    spread = np.linspace(0, len(log_probs) - 1, lines).round().astype(int).tolist()
+    chosen = [log_probs[i] for i in dict.fromkeys(spread)]  # np.unique would import as much again as all of this
     found = {}
     plain = next(iter(models.values())).decoder(alphabet).replace(beam_size=BEAM)  # prepares the alphabet for all
     for name, known in models.items():

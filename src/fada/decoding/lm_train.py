@@ -157,11 +157,10 @@ def divided(component: Component, assumed: Component, share: float) -> Component
     as_assumed = np.array([UNKNOWN, END, *(assumed.identities.get(c, UNKNOWN) for c in component.vocabulary)])
     state = assumed.target[as_assumed[last]]
     state[0], state[component.start] = 0, assumed.start
-    rows = {int(one): _row(assumed, int(one)) for one in np.unique(state)}
-    before, character = np.repeat(state, arcs), as_assumed[component.character]
-    learnt = np.empty(len(component.character))
-    for one, row in rows.items():
-        learnt[before == one] = row[character[before == one]]
+    met = np.bincount(state) > 0
+    rows = np.stack([_row(assumed, one) for one in np.flatnonzero(met).tolist()])
+    row_of = np.cumsum(met) - 1
+    learnt = rows[np.repeat(row_of[state], arcs), as_assumed[component.character]]
     learnt[component.character == END] = 0.0
     return replace(component, log_prob=component.log_prob - share * learnt)
 

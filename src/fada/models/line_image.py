@@ -4,8 +4,10 @@ Written with numpy alone, several times quicker than the filters of scipy, which
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -28,14 +30,17 @@ def ink_of(grey: NDArray[np.uint8]) -> Floats:
     as full ink, so faded and dark hands look alike.
     """
     size = (max(3, grey.shape[0] // 3), max(3, grey.shape[0] // 2))
-    nine = _windows(np.add, grey, (3, 3), np.uint16)  # whole numbers: twice as quick, and exact
+    # Whole numbers, no wider than they must be: several times as quick as floats, and exact.
+    nine = _windows(np.add, grey.astype(np.uint16), (3, 3), np.uint16)
     lightest = _windows(np.maximum, nine, size, np.uint16)
+    if 9 * 255 * size[0] >= 2**16:
+        lightest = lightest.astype(np.int32)
     ink = _windows(np.add, lightest, size, np.int32).astype(np.float32)
     ink *= np.float32(1 / (9 * size[0] * size[1]))
     ink -= grey
     ink -= np.float32(0.05 * 255)
     ink /= np.float32(max(_percentile_of_positive(ink, 0.95), 1.0))
-    return np.clip(ink, 0, 1, out=ink)
+    return ink.clip(0, 1, out=ink)
 
 
 def _percentile_of_positive(image: Floats, share: float) -> float:
@@ -65,16 +70,19 @@ def _windows(combine: np.ufunc, image: np.ndarray, size: tuple[int, int], kind: 
     A window is put together of windows of 1, 2, 4, 8, … pixels, each found for the whole image from the one before.
     """
     rows, columns = image.shape
+    high = _of_windows(combine, image.take(_mirrored(rows, size[0]), 0), size[0], rows)
     # Row after row in one long row: what lies beyond the end of a row is in nobody's window.
     wide = columns + size[1]
     flat = np.zeros(rows * wide + size[1], kind)
-    places, before = _mirrored(columns, size[1]), size[1] // 2
+    before, last = size[1] // 2, columns - 1
+    ends: Any = slice(before - 1, None, -1), slice(last, last + before - size[1] + 1, -1)
+    if columns < size[1]:
+        ends = np.split(_mirrored(columns, size[1]), [before, before + columns])[::2]
     lines = flat[: rows * wide].reshape(rows, wide)
-    lines[:, before : before + columns] = image
-    lines[:, :before] = image[:, places[:before]]
-    lines[:, before + columns : -1] = image[:, places[before + columns :]]
-    lines = _of_windows(combine, flat, size[1], rows * wide).reshape(rows, wide)
-    return _of_windows(combine, lines.take(_mirrored(rows, size[0]), 0), size[0], rows)[:, :columns]
+    lines[:, before : before + columns] = high
+    lines[:, :before] = high[:, ends[0]]
+    lines[:, before + columns : -1] = high[:, ends[1]]
+    return _of_windows(combine, flat, size[1], rows * wide).reshape(rows, wide)[:, :columns]
 
 
 def _of_windows(combine: np.ufunc, image: np.ndarray, size: int, many: int) -> np.ndarray:
@@ -93,11 +101,14 @@ def _of_windows(combine: np.ufunc, image: np.ndarray, size: int, many: int) -> n
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _mirrored(pixels: int, size: int) -> NDArray[np.int64]:
     """Which pixels continue a row of them beyond its ends, so that there are as many windows of `size` as pixels."""
-    places = np.arange(-(size // 2), pixels + size - 1 - size // 2) % (2 * pixels)
-    return np.minimum(places, 2 * pixels - 1 - places)
+    places = np.arange(-(size // 2), pixels + size - 1 - size // 2)
+    for end in (places[: size // 2], places[size // 2 + pixels :]):
+        end %= 2 * pixels
+        np.minimum(end, 2 * pixels - 1 - end, out=end)
+    return places
 
 
 @lru_cache(maxsize=64)
@@ -105,16 +116,19 @@ def _bell(sigma: float) -> Floats:
     """The weights of a normal distribution at whole steps, to four standard deviations; their sum is 1."""
     reach = int(4 * sigma + 0.5)
     steps = np.arange(-reach, reach + 1)
-    weights = np.exp(-0.5 / max(sigma * sigma, 1e-12) * steps**2)
-    return (weights / weights.sum()).astype(np.float32)
+    weights = np.exp(-0.5 / max(sigma * sigma, 1e-12) * (steps * steps))
+    weights /= weights.sum()
+    return weights.astype(np.float32)
 
 
 @lru_cache(maxsize=64)
 def _smoothing(sigma: float, size: int) -> Floats:
     """(size, size): the matrix that smooths `size` values, with nothing beyond them."""
     weights = _bell(sigma)
-    apart = np.subtract.outer(np.arange(size), np.arange(size)) + len(weights) // 2
-    return np.where((apart >= 0) & (apart < len(weights)), weights[np.clip(apart, 0, len(weights) - 1)], 0)
+    beyond = np.zeros(max(size - 1 - len(weights) // 2, 0), np.float32)
+    band = np.concatenate([beyond, weights, beyond])
+    band = band[len(band) // 2 - (size - 1) :]
+    return np.ascontiguousarray(sliding_window_view(band, size)[size - 1 :: -1])
 
 
 def _smoothed_across(image: Floats, sigma: float) -> Floats:
@@ -136,18 +150,18 @@ def _bulge(rows: int) -> Floats:
     return (1e-3 * np.hanning(rows + 2)[1:-1, None]).astype(np.float32)
 
 
-def _centre(ink: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The centre line: columns, and the row of most ink around each, smoothed."""
-    rows, columns = ink.shape
+def _centre(upright: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The centre line of ink (columns, rows): columns, and the row of most ink around each, smoothed."""
+    columns, rows = upright.shape
     width = max(1, rows // _BINS)
     starts = np.arange(0, columns, width)
-    narrow = ink[:, ::width].copy()
+    narrow = upright[::width].copy()
     for i in range(1, width):
-        part = ink[:, i::width]
-        narrow[:, : part.shape[1]] += part
+        part = upright[i::width]
+        narrow[: len(part)] += part
     narrow *= np.float32(1 / width)
     sigma = 0.8 * rows / width
-    blurred = _smoothed_across(_smoothing(0.16 * rows, rows) @ narrow, sigma)
+    blurred = _smoothed_across(_smoothing(0.16 * rows, rows) @ np.ascontiguousarray(narrow.T), sigma)
     blurred += _bulge(rows)  # where there is no ink, the middle is the centre
     bell = _bell(sigma)
     highest = np.argmax(blurred, axis=0).astype(np.float64)
@@ -183,7 +197,8 @@ def straighten(grey: NDArray[np.uint8], height: int, aspect: float = 1.0) -> NDA
         grey = _reduced(grey)
     ink = ink_of(grey)
     rows, columns = ink.shape
-    places, centre = _centre(ink)
+    upright = np.ascontiguousarray(ink.T)
+    places, centre = _centre(upright)
     everywhere = np.interp(np.arange(columns), places, centre).astype(np.float32)
     distance = np.subtract(np.arange(rows, dtype=np.float32)[:, None], everywhere)
     near = ink * (np.abs(distance, out=distance) < 0.4 * rows)
@@ -195,10 +210,11 @@ def straighten(grey: NDArray[np.uint8], height: int, aspect: float = 1.0) -> NDA
     across = (np.arange(width) + 0.5) * columns / width - 0.5
     down = ((np.arange(height) + 0.5) / height * 2 - 1) * half
     blur = (max(0.0, shrink - 1) / 2, max(0.0, columns / width - 1) / 2)  # against aliasing
-    narrow = np.ascontiguousarray(_sampled(np.ascontiguousarray(ink.T), across, blur[1]).T)
-    level = _between(_blurred(narrow, blur[0]), down[:, None] + np.interp(across, places, centre))
+    narrow = _sampled(upright, across, blur[1])
+    level = _between(_blurred(narrow, blur[0]), np.interp(across, places, centre), down)
     level *= 255
-    return (255 - np.round(level, out=level)).astype(np.uint8)
+    np.subtract(255, np.rint(level, out=level), out=level)
+    return np.ascontiguousarray(level.astype(np.uint8).T)
 
 
 def _taps(sigma: float) -> Floats:
@@ -207,14 +223,15 @@ def _taps(sigma: float) -> Floats:
 
 
 def _blurred(image: Floats, sigma: float) -> Floats:
-    """The image with its columns smoothed a little, mirrored beyond their ends."""
+    """The image with its rows smoothed a little, mirrored beyond their ends."""
     weights = _taps(sigma)
     if len(weights) == 1:
         return image
-    padded = image.take(_mirrored(len(image), len(weights)), 0)
-    blurred = padded[: len(image)] * weights[0]
+    size = image.shape[1]
+    padded = image.take(_mirrored(size, len(weights)), 1)
+    blurred = padded[:, :size] * weights[0]
     for i in range(1, len(weights)):
-        blurred += padded[i : i + len(image)] * weights[i]
+        blurred += padded[:, i : i + size] * weights[i]
     return blurred
 
 
@@ -224,8 +241,9 @@ def _sampled(image: Floats, places: NDArray[np.float64], sigma: float) -> Floats
     above = np.minimum(places.astype(np.int64), max(rows - 2, 0))
     inside = (places >= 0) & (places <= rows - 1)
     shares = np.zeros((len(weights) + 1, len(places)), np.float32)
-    shares[:-1] = np.outer(weights, (1 - (places - above)) * inside)
-    shares[1:] += np.outer(weights, (places - above) * inside)
+    further = places - above
+    np.multiply.outer(weights, (1 - further) * inside, out=shares[:-1], casting="same_kind")
+    shares[1:] += np.multiply.outer(weights, further * inside)
     mirrored = _mirrored(rows, len(weights))
     sampled = image.take(mirrored[above], 0) * shares[0, :, None]
     for i in range(1, len(shares)):
@@ -235,20 +253,22 @@ def _sampled(image: Floats, places: NDArray[np.float64], sigma: float) -> Floats
     return sampled
 
 
-def _between(image: Floats, down: NDArray[np.float64]) -> Floats:
-    """(height, width) the values in the columns of the image at the rows `down` (height, width), between the pixels
-    linear; 0 outside the image.
+def _between(image: Floats, centre: NDArray[np.float64], apart: NDArray[np.float64]) -> Floats:
+    """(rows, places) the values in the rows of the image at its columns `centre` (rows,) + `apart` (places,), rising,
+    between the pixels linear; 0 outside the image.
     """
     rows, columns = image.shape
-    above = down.astype(np.int64)
-    np.minimum(np.maximum(above, 0, out=above), max(rows - 2, 0), out=above)
-    share = (down - above).astype(np.float32)
-    above *= columns
-    above += np.arange(columns)
-    found = image.take(above)
+    across = centre[:, None] + apart
+    inside = apart[0] + centre.min() >= 0 and apart[-1] + centre.max() < columns - 1
+    before = np.trunc(across if inside else np.clip(across, 0, max(columns - 2, 0)))
+    share = (across - before).astype(np.float32)
+    before += columns * np.arange(rows, dtype=np.float64)[:, None]
+    place = before.astype(np.int64)
+    found = image.take(place)
     found *= 1 - share
-    above += columns * (rows > 1)
-    share *= image.take(above)
+    place += columns > 1
+    share *= image.take(place)
     found += share
-    found *= (down >= 0) & (down <= rows - 1)
+    if not inside:
+        found *= (across >= 0) & (across <= columns - 1)
     return found

@@ -18,6 +18,9 @@ _FLOAT, _INT64 = 1, 7
 _IR_VERSION, _OPSET = 8, 17
 _MOST_LAYERS = 64
 
+Pieces = tuple[bytes, ...]
+"""A message, to be joined once: the weights would be copied with every message around them."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -78,7 +81,7 @@ def crnn_onnx(shape: Shape, weights: Mapping[str, np.ndarray], about: Mapping[st
     )
     stored = [_message((1, key), (2, value)) for key, value in (about or {}).items()]
     opset = _message((1, ""), (2, _OPSET))
-    return _message((1, _IR_VERSION), (2, "fada"), (3, __version__), (7, body), (8, opset), (14, stored))
+    return b"".join(_message((1, _IR_VERSION), (2, "fada"), (3, __version__), (7, body), (8, opset), (14, stored)))
 
 
 class _Graph:
@@ -87,8 +90,8 @@ class _Graph:
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
         self.weights = weights
         self.missing: list[str] = []
-        self.nodes: list[bytes] = []
-        self.initializers: list[bytes] = []
+        self.nodes: list[Pieces] = []
+        self.initializers: list[Pieces] = []
 
     def node(self, kind: str, inputs: list[str], output: str = "", **attributes: int | float | str | list[int]) -> str:
         """Add an operation; the name of its output."""
@@ -155,34 +158,34 @@ class _Graph:
         return self.node("Reshape", [y, self.constant(f"{name}.shape", [0, 0, 2 * size])])
 
 
-def _value(name: str, dimensions: list[int | str]) -> bytes:
+def _value(name: str, dimensions: list[int | str]) -> Pieces:
     """The type of an input or output: float32, with sizes or their names."""
     sizes = [_message((1 if isinstance(size, int) else 2, size)) for size in dimensions]
     tensor = _message((1, _FLOAT), (2, _message((1, sizes))))
     return _message((1, name), (2, _message((1, tensor))))
 
 
-def _attribute(name: str, value: int | float | str | list[int]) -> bytes:
+def _attribute(name: str, value: int | float | str | list[int]) -> Pieces:
     field, kind = {float: (2, 1), int: (3, 2), str: (4, 3), list: (8, 7)}[type(value)]
     return _message((1, name), (field, value), (20, kind))
 
 
-def _message(*fields: tuple[int, Any]) -> bytes:
+def _message(*fields: tuple[int, Any]) -> Pieces:
     """A message of Protocol Buffers; a list is a repeated field."""
-    return b"".join(_field(number, one) for number, value in fields for one in _all(value))
+    return tuple(piece for number, value in fields for one in _all(value) for piece in _field(number, one))
 
 
 def _all(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _field(number: int, value: int | float | str | bytes) -> bytes:
+def _field(number: int, value: int | float | str | bytes | Pieces) -> Pieces:
     if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
+        return (_varint(number << 3) + _varint(value),)
     if isinstance(value, float):
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+        return (_varint(number << 3 | 5) + struct.pack("<f", value),)
+    pieces = value if isinstance(value, tuple) else (value.encode() if isinstance(value, str) else value,)
+    return _varint(number << 3 | 2) + _varint(sum(map(len, pieces))), *pieces
 
 
 def _varint(value: int) -> bytes:

@@ -8,19 +8,22 @@ What Python calls is stored on disk. Numba gets ready to compile before it loads
 spares every start of a program some tenths of a second (and the import of scipy, where that is installed).
 """
 
+import gc
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from numba import njit
+from numba import njit, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.runtime import rtsys
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.untyped_passes import InlineClosureLikes
 
 
 class _Linked(JITCodeLibrary):
@@ -52,17 +55,77 @@ class _PartLowering(NativeLowering):
         return True
 
 
-class PartCompiler(Compiler):
-    """Numba's own but for the last step; for the option ``pipeline_class``."""
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Inference(NopythonTypeInference):
+    """Types, found once for every operator and kind of numbers; numba tries some twenty forms of it each time."""
+
+    _name = "inference"
+    _known: ClassVar[dict[Any, Any]] = {}
+
+    def run_pass(self, state: Any) -> bool:
+        """Infer the types of a function, and of the parts that it calls."""
+        context = state.typingctx
+        if "_resolve_user_function_type" in vars(context):  # a part, met in the function that calls it
+            return super().run_pass(state)
+        resolve = context._resolve_user_function_type
+
+        def remembered(function: Any, arguments: Any, named: Any, literals: Any = None) -> Any:
+            if not isinstance(function, types.Function) or named or not all(map(_is_number, arguments)):
+                return resolve(function, arguments, named, literals)
+            asked = function, tuple(arguments)
+            if asked not in self._known:
+                self._known[asked] = resolve(function, arguments, named, literals)
+            return self._known[asked]
+
+        context._resolve_user_function_type = remembered
+        try:
+            return super().run_pass(state)
+        finally:
+            del context._resolve_user_function_type
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _is_number(kind: Any) -> bool:
+    return isinstance(kind, types.Number | types.Boolean)
+
+
+class _EntryCompiler(Compiler):
+    """Numba's own without the steps for what is not written here: functions in functions, expressions of arrays."""
+
+    steps: ClassVar[dict[Any, Any]] = {
+        NopythonTypeInference: _Inference,
+        InlineClosureLikes: None,
+        NopythonRewrites: None,
+    }
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function; Python does not look for garbage meanwhile, of which there is next to none."""
+        with _uncollected():
+            return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:
         """The steps of compiling."""
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
-            pipeline.passes = [
-                (_PartLowering if step is NativeLowering else step, told) for step, told in pipeline.passes
-            ]
+            steps = [(self.steps.get(step, step), told) for step, told in pipeline.passes]
+            pipeline.passes = [(step, told) for step, told in steps if step is not None]
         return pipelines
+
+
+class PartCompiler(_EntryCompiler):
+    """For the option ``pipeline_class`` of a part."""
+
+    steps: ClassVar[dict[Any, Any]] = {**_EntryCompiler.steps, NativeLowering: _PartLowering}
 
 
 @cache
@@ -95,6 +158,6 @@ class _Stored(FunctionCache):
 def entry(function: Callable[..., Any]) -> Any:
     """A compiled function for Python to call."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    compiled: Any = njit(**options)(function)
+    compiled: Any = njit(**options, pipeline_class=_EntryCompiler)(function)
     compiled._cache = _Stored(function)
     return compiled
