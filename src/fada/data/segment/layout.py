@@ -273,10 +273,12 @@ def _behind_mark(row: Row, left: float, distance: float) -> tuple[int, int] | No
 
 def _edges(block: Block) -> list[tuple[float, float]]:
     """Where a column begins and ends at each of its rows: as its rows near it do, which may hang askew."""
-    wide = [row for row in block.rows if row.width >= 0.5 * block.width]
+    usual = block.width
+    wide = [row for row in block.rows if row.width >= 0.5 * usual]
+    levels = np.array([row.middle for row in wide])
     found = []
     for row in block.rows:
-        near = sorted(wide, key=lambda other: abs(other.middle - row.middle))[:_NEAR]
+        near = [wide[place] for place in np.argsort(np.abs(levels - row.middle), kind="stable")[:_NEAR]]
         left = sorted(other.left for other in near)[len(near) // 3]  # some are indented, some have an initial
         found.append((float(left), float(max(other.right for other in near))))
     return found
