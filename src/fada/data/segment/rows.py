@@ -17,6 +17,8 @@ Curve = NDArray[np.float64]
 THRESHOLD = 0.3
 SMALLEST = 12
 """Pixels of the map below which a piece is noise."""
+MOST = 4000
+"""Pieces that are put together on a page: a table of newspaper size has fewer."""
 _STEP = 0.15
 _HIGHEST = 0.9
 _LEAST_ALIKE = 0.4
@@ -126,14 +128,16 @@ def stands_upright(text: Map) -> bool:
     return bool(sizes[heights > 2 * widths].sum() <= sizes[widths > 2 * heights].sum())
 
 
-def find_rows(text: Map, most: int | None = None) -> tuple[list[Row], float, float]:
+def find_rows(text: Map, most: int = MOST) -> tuple[list[Row], float, float]:
     """The rows of a map, their usual core height, and the usual distance from one to the next.
 
-    More than `most` pieces are no rows: to join them takes the cube of their number.
+    More than `most` pieces are no rows: to join them takes the square of their number. Then the height alone is told.
     """
     pieces, height = _pieces(text)
-    if not pieces or (most is not None and len(pieces) > most):
+    if not pieces:
         return [], 0.0, 0.0
+    if len(pieces) > most:
+        return [], height, 0.0
     distance = line_distance(pieces, height)
     return _joined(pieces, height, distance), height, distance
 
