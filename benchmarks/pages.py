@@ -77,8 +77,8 @@ def compare(drawn: list[Drawn], found: list[Curve]) -> tuple[list[int | None], i
     """
     hits: list[int | None] = []
     for d in drawn:
-        close = [i for i, f in enumerate(found) if near(d.baseline, f, d.height / 3).mean() >= 0.8]
-        hits.append(max(close, key=lambda i: near(found[i], d.baseline, d.height / 3).mean()) if close else None)
+        fits = [i for i, f in enumerate(found) if near(d.baseline, f, d.height / 3).mean() >= 0.8]
+        hits.append(max(fits, key=lambda i: near(found[i], d.baseline, d.height / 3).mean()) if fits else None)
     false = 0
     for curve in found:
         close = np.zeros(SAMPLES, bool)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fada.data.segment.marks import before_marks, behind_mark
+from fada.data.segment.marks import behind_mark, marks_beside
 from fada.data.segment.rows import Row
 
 Zone = Literal["main", "margin", "numbering"]
@@ -25,6 +25,8 @@ _IN_GUTTER = 0.6
 """How far beyond a gutter a row that was joined across it may be taken apart, in distances of rows."""
 _INSIDE = 0.3
 """What reaches no further into its column than this, in distances of rows, stands beside it."""
+_ABOVE = 0.4
+"""What stands so far above all columns, in distances of rows, may be a number; else it is beside the first row."""
 _NEAR = 7
 """So many rows tell where their column begins."""
 _SMALL = 0.65
@@ -230,7 +232,8 @@ def _zoned(blocks: list[Block], distance: float, ink: NDArray[np.float32] | None
 def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
     """The zone of a block that is not a column itself."""
     level = block.rows[0].middle
-    if len(block.rows) == 1 and block.width < 5 * distance and all(level < other.rows[0].middle for other in main):
+    above = all(level < other.rows[0].middle - _ABOVE * distance for other in main)
+    if len(block.rows) == 1 and block.width < 5 * distance and above:
         return "numbering"
     columns = [c for c in main if min(c.right, block.right) - max(c.left, block.left) > 0.5 * block.width]
     is_between_rows = any(column.rows[0].middle < level < column.rows[-1].middle for column in columns)
@@ -252,10 +255,10 @@ def _without_marks(block: Block, distance: float, ink: NDArray[np.float32] | Non
         rows.append(row)
     if len(rows) < len(marks):
         return block, []
-    for place, gap in enumerate(before_marks(rows, ink, _NEAR) if ink is not None else ()):
-        if gap is not None:
-            rows[place], mark = rows[place].parted([gap])
-            marks.append(mark)
+    for place, (gap, is_before) in (marks_beside(rows, ink, _NEAR) if ink is not None else {}).items():
+        parts = rows[place].parted([gap])
+        mark, rows[place] = parts if is_before else reversed(parts)
+        marks.append(mark)
     return Block(tuple(rows)), _notes(marks, distance)
 
 

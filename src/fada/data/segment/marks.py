@@ -1,8 +1,8 @@
 """Marks and notes in the margin that were found as the beginning or the end of a row of the text, and where they part.
 
 A mark stands outside of its column, behind a gap in the ink; an initial stands there too, but is one letter just before
-its line. What is an end of the row is told from its last word by the gap, the widest of the row, and by the rows near
-it, none of which reaches so far. The factors were chosen on photographed and drawn pages.
+its line. A mark as large as the text is told from the first or last word by the gap, the widest of the row, and by the
+rows near it, none of which reaches so far. The factors were chosen on photographed and drawn pages.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,12 @@ _BEFORE, _GAP_BEFORE = 1.5, 0.6
 """As is what begins so far to the left, in core heights, is no single letter, and ends so far before what follows."""
 _LETTER = 1.2
 """What is wider, in core heights, is no single letter."""
-_GAP_BEHIND, _WIDEST = 1.2, 1.3
-"""The gap before a mark at the end of a row, in core heights, and in widths of the row's next widest gap."""
+_GAP, _WIDEST = 1.2, 1.3
+"""The gap between a row and a mark, in core heights, and in widths of the row's next widest gap."""
+_WORD = 4.0
+"""What is narrower, in core heights, and as large as the text may be an initial, set apart from its line."""
 _EDGE = 1.5
-"""Rows of a note begin at one place, within so many core heights."""
+"""Rows of a note, or of a column, begin at one place, within so many core heights."""
 _FEW = 3
 """Fewer rows do not tell how far a column reaches."""
 _TALL = 2.0
@@ -89,33 +91,35 @@ def _is_initial(row: Row, end: int, ink: NDArray[np.float32]) -> bool:
     return any(lines.stop - lines.start > _TALL * row.core for lines in letters)
 
 
-def before_marks(rows: Sequence[Row], ink: NDArray[np.float32], near: int) -> list[Gap | None]:
-    """For each row of a column where it ends and a mark behind it begins; None: there is none.
+def marks_beside(rows: Sequence[Row], ink: NDArray[np.float32], near: int) -> dict[int, tuple[Gap, bool]]:
+    """The places of rows of a column that begin or end with a mark: the gap beside it, and whether it stands before it.
 
-    `near`: so many rows about it tell how far the column reaches.
+    `near`: so many rows about each tell how far the column reaches.
     """
     gaps = [_widest(row, ink) for row in rows]
     levels = np.array([row.middle for row in rows])
-    found: list[Gap | None] = []
-    for row, gap in zip(rows, gaps, strict=True):
+    found = {}
+    for place, (row, gap) in enumerate(zip(rows, gaps, strict=True)):
+        if gap is None or len(rows) <= _FEW:
+            continue
         about = np.argsort(np.abs(levels - row.middle), kind="stable")[: near + 1]
-        others = [(rows[i], gaps[i]) for i in about if rows[i] is not row]
-        is_mark = (
-            gap is not None
-            and len(others) >= _FEW
-            and all(_ends(*other, gap[1], row.core) < gap[1] for other in others)
+        others = [(rows[i], _aligned(gaps[i], gap, row.core)) for i in about if i != place]
+        is_before = gap[0] - row.left > _WORD * row.core and all(
+            (other.left if its is None else its[1]) > gap[0] for other, its in others
         )
-        found.append(gap if is_mark else None)
+        is_behind = all((other.right if its is None else its[0]) < gap[1] for other, its in others)
+        if is_before or is_behind:
+            found[place] = gap, is_before
     return found
 
 
-def _ends(row: Row, gap: Gap | None, begins: int, core: float) -> int:
-    """Where a row ends, without the mark behind it if that begins where another one `begins`: notes have an edge."""
-    return gap[0] if gap is not None and abs(gap[1] - begins) < _EDGE * core else row.right
+def _aligned(gap: Gap | None, other: Gap, core: float) -> Gap | None:
+    """A gap if what is behind it begins where it does behind another one: the rows of a note, or of its column, do."""
+    return gap if gap is not None and abs(gap[1] - other[1]) < _EDGE * core else None
 
 
 def _widest(row: Row, ink: NDArray[np.float32]) -> Gap | None:
     """The gap of a row that is wider by far than all others; None where there is none."""
     gaps = sorted(gaps_of(row, ink), key=lambda gap: gap[0] - gap[1])
     widths = [end - begin for begin, end in gaps] + [0, 0]
-    return gaps[0] if gaps and widths[0] >= max(_GAP_BEHIND * row.core, _WIDEST * widths[1]) else None
+    return gaps[0] if gaps and widths[0] >= max(_GAP * row.core, _WIDEST * widths[1]) else None
