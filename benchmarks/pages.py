@@ -9,7 +9,10 @@ titles, initials) as something else.
 With --read MODEL each page is read twice, by the lines that people drew and by those that were found, as `fada
 transcribe` reads them. CER of the page: of all its lines in their order, with spaces between. CER of the bag of lines:
 of each drawn line and the found one that it is paired with, so that the sum of edits is smallest; a line without a
-partner counts whole. Texts are compared in NFC.
+partner counts whole. CER of the main text: of the lines of main zones alone, in the order of their zones and in each
+zone from top to bottom, against the found lines that are marked as text; so it depends neither on where a file puts its
+margins nor on lines that were drawn in another order than they are read in. How many times a file has a line before the
+one that stands above it is printed for each page. Texts are compared in NFC.
 """
 
 import argparse
@@ -47,6 +50,9 @@ class Drawn:
     baseline: Curve
     height: float
     zone: str = UNNAMED
+    region: str = ""
+    id: str = ""
+    text: str = ""
 
 
 def sampled(points: NDArray[np.float64]) -> Curve:
@@ -64,11 +70,15 @@ def near(curve: Curve, other: Curve, tolerance: float) -> NDArray[np.bool_]:
 
 
 def compare(drawn: list[Drawn], found: list[Curve]) -> tuple[list[int | None], int]:
-    """For each drawn line the place of the one that it was found as, and how many found lines are false."""
+    """For each drawn line the place of the one that it was found as, and how many found lines are false.
+
+    Where several are near enough, it was found as the one that is itself nearest to it over most of its length: not as
+    the long line of the text that a short mark in the margin stands beside.
+    """
     hits: list[int | None] = []
     for d in drawn:
-        shares = [near(d.baseline, f, d.height / 3).mean() for f in found]
-        hits.append(int(np.argmax(shares)) if max(shares, default=0) >= 0.8 else None)
+        fits = [i for i, f in enumerate(found) if near(d.baseline, f, d.height / 3).mean() >= 0.8]
+        hits.append(max(fits, key=lambda i: near(found[i], d.baseline, d.height / 3).mean()) if fits else None)
     false = 0
     for curve in found:
         close = np.zeros(SAMPLES, bool)
@@ -88,9 +98,40 @@ def drawn_lines(file: Path) -> list[Drawn]:
             continue
         baseline = sampled(np.array(crop.baseline))  # type: ignore[union-attr]
         height = np.ptp([y for _, y in crop.polygon]) - abs(baseline[-1, 1] - baseline[0, 1])  # type: ignore[union-attr]
-        zone = zones.get(crop.region or "", UNNAMED)  # type: ignore[union-attr]
-        lines.append(Drawn(baseline, max(float(height), 10.0), zone))
+        region = crop.region or ""  # type: ignore[union-attr]
+        zone = zones.get(region, UNNAMED)
+        lines.append(Drawn(baseline, max(float(height), 10.0), zone, region, line.id, line.text or ""))
     return lines
+
+
+def from_the_top(drawn: Sequence[Drawn]) -> tuple[list[Drawn], int]:
+    """Lines in the order of reading, and how many pairs had to change places for it.
+
+    The order is that of the file, but in one zone no line comes before the line next to it that stands above it.
+    """
+    lines, swaps = list(drawn), 0
+    while True:
+        wrong = [i for i in range(len(lines) - 1) if is_below(lines[i], lines[i + 1])]
+        if not wrong:
+            return lines, swaps
+        lines[wrong[0] : wrong[0] + 2] = lines[wrong[0] + 1], lines[wrong[0]]
+        swaps += 1
+
+
+def is_below(line: Drawn, other: Drawn) -> bool:
+    """Whether a line stands below another one of its zone: not beside it, and not in the next column."""
+    if line.region != other.region:
+        return False
+    left, right = max(line.baseline[0, 0], other.baseline[0, 0]), min(line.baseline[-1, 0], other.baseline[-1, 0])
+    narrower = min(np.ptp(line.baseline[:, 0]), np.ptp(other.baseline[:, 0]))
+    middle = (left + right) / 2
+    lower = np.interp(middle, *line.baseline.T) - np.interp(middle, *other.baseline.T)
+    return bool(right - left > narrower / 2 and lower > min(line.height, other.height) / 3)
+
+
+def main_text(drawn: Sequence[Drawn]) -> list[Drawn]:
+    """The lines of the main zones in the order of reading; all lines where no zone is named so."""
+    return from_the_top([line for line in drawn if line.zone.startswith(MAIN)] or drawn)[0]
 
 
 def zones_of(file: Path) -> dict[str, str]:
@@ -111,22 +152,29 @@ def image_of(file: Path) -> Path:
 
 @dataclass(frozen=True)
 class Errors:
-    """Edits on one page or on several: `page` and `bag` as told above, of `characters`, for found and drawn lines."""
+    """Edits on one page or on several, as told above, for found and drawn lines, and of how many characters."""
 
     characters: int = 0
+    main_characters: int = 0
     found_page: int = 0
     drawn_page: int = 0
     found_bag: int = 0
     drawn_bag: int = 0
+    found_main: int = 0
+    drawn_main: int = 0
 
     def __add__(self, other: "Errors") -> "Errors":
         return Errors(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def row(self) -> str:
-        """Cells of a table: CER of the page and of its bag of lines, each from found and drawn lines, and ratios."""
-        rates = [100 * edits / max(self.characters, 1) for edits in list(vars(self).values())[1:]]
-        pairs = zip(rates[::2], rates[1::2], strict=True)
-        return " | ".join(f"{found:.1f} | {drawn:.1f} | {found / max(drawn, 1e-9):.2f}" for found, drawn in pairs)
+        """Cells of a table: CER of the page, of its bag of lines and of its main text, found and drawn, and ratios."""
+        kinds = (
+            (self.characters, self.found_page, self.drawn_page),
+            (self.characters, self.found_bag, self.drawn_bag),
+            (self.main_characters, self.found_main, self.drawn_main),
+        )
+        rates = [(100 * found / max(of, 1), 100 * drawn / max(of, 1)) for of, found, drawn in kinds]
+        return " | ".join(f"{found:.1f} | {drawn:.1f} | {found / max(drawn, 1e-9):.2f}" for found, drawn in rates)
 
 
 def bag_edits(references: Sequence[str], texts: Sequence[str]) -> int:
@@ -137,14 +185,28 @@ def bag_edits(references: Sequence[str], texts: Sequence[str]) -> int:
     return int(costs[linear_sum_assignment(costs)].sum())
 
 
-def errors(references: Sequence[str], found: Sequence[str], drawn: Sequence[str]) -> Errors:
-    """Edits of one page: its lines as transcribed, as read from the found ones, as read from the drawn ones."""
-    references, found, drawn = (
-        [unicodedata.normalize("NFC", text) for text in each if text] for each in (references, found, drawn)
+def page_edits(references: Sequence[str], texts: Sequence[str]) -> int:
+    """Edits of all lines in their order."""
+    return Levenshtein.distance(" ".join(references), " ".join(texts))
+
+
+def errors(
+    references: Sequence[str], found: Sequence[str], drawn: Sequence[str], mains: Sequence[Sequence[str]]
+) -> Errors:
+    """Edits of one page: its lines as transcribed, as read from the found ones, as read from the drawn ones.
+
+    `mains`: the same three of its main text.
+    """
+    whole, on_found, on_drawn, main, main_found, main_drawn = (
+        [unicodedata.normalize("NFC", text) for text in each if text] for each in (references, found, drawn, *mains)
     )
-    whole = " ".join(references)
-    pages = [Levenshtein.distance(whole, " ".join(each)) for each in (found, drawn)]
-    return Errors(len(whole), *pages, *(bag_edits(references, each) for each in (found, drawn)))
+    return Errors(
+        len(" ".join(whole)),
+        len(" ".join(main)),
+        *(page_edits(whole, each) for each in (on_found, on_drawn)),
+        *(bag_edits(whole, each) for each in (on_found, on_drawn)),
+        *(page_edits(main, each) for each in (main_found, main_drawn)),
+    )
 
 
 def is_single_column(drawn: Sequence[Drawn]) -> bool:
@@ -171,7 +233,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.folder
     recognizer = load_recognizer(arguments.read) if arguments.read else None
-    read: list[tuple[str, bool, Errors]] = []
+    read: list[tuple[str, bool, int, Errors]] = []
     totals = np.zeros(4, int)
     seconds = []
     zones: Counter[str] = Counter()
@@ -188,9 +250,16 @@ def main() -> None:
         if recognizer is not None:
             known = list(read_lines(file))
             crops = [Line(f"{file.stem}#{i}", image=crop) for i, crop in enumerate(on_page.crops(image_of(file)))]
-            texts = [line.text or "" for line in known]
-            edits = errors(texts, recognizer.transcribe(crops), recognizer.transcribe(known))
-            read.append((file.stem, is_single_column(drawn), edits))
+            on_found = recognizer.transcribe(crops)
+            on_drawn = dict(zip((line.id for line in known), recognizer.transcribe(known), strict=True))
+            text = main_text(drawn)
+            mains = (
+                [line.text for line in text],
+                [told for told, line in zip(on_found, on_page.lines, strict=True) if line.zone == "main"],
+                [on_drawn[line.id] for line in text],
+            )
+            edits = errors([line.text or "" for line in known], on_found, [*on_drawn.values()], mains)
+            read.append((file.stem, is_single_column(drawn), from_the_top(drawn)[1], edits))
         hits, false = compare(drawn, found)
         zones.update(line.zone for line in drawn)
         marked = [
@@ -208,12 +277,15 @@ def main() -> None:
         print(f"| {zone} | {number} | {hit} | {100 * hit / number:.1f} % | {zone_marked[zone]} |")
     if read:
         heads = "from found lines | from drawn ones | ratio"
-        print(f"\n| page | columns | CER of the page, {heads} | of the bag of lines, {heads} |\n|---|---|{'---|' * 6}")
-        for name, single, edits in read:
-            print(f"| {name} | {'one' if single else 'several'} | {edits.row()} |")
+        print(
+            f"\n| page | columns | drawn the wrong way round | CER of the page, {heads} | of the bag of lines, {heads} "
+            f"| of the main text, {heads} |\n|---|---|---|{'---|' * 9}"
+        )
+        for name, single, swaps, edits in read:
+            print(f"| {name} | {'one' if single else 'several'} | {swaps} | {edits.row()} |")
         for title, chosen in (("one column", [True]), ("several", [False]), ("all", [True, False])):
-            total = sum((edits for _, single, edits in read if single in chosen), Errors())
-            print(f"| all, {title} | | {total.row()} |")
+            total = sum((edits for _, single, _, edits in read if single in chosen), Errors())
+            print(f"| all, {title} | | | {total.row()} |")
     drawn_all, hits_all, found_all, false_all = totals
     print(
         f"\n{hits_all} of {drawn_all} drawn lines found ({100 * hits_all / drawn_all:.1f} %), "

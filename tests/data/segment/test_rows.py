@@ -44,3 +44,9 @@ def test_two_lines_that_touch_in_a_few_places_are_parted() -> None:
 
 def test_a_blank_map_has_no_rows() -> None:
     assert find_rows(np.zeros((64, 64), np.float32)) == ([], 0.0, 0.0)
+
+
+def test_more_pieces_than_are_put_together_are_no_rows() -> None:
+    text = drawn(*[(x, x + 12, 20 + 25 * i, 28 + 25 * i) for i in range(6) for x in range(50, 350, 60)])
+    assert find_rows(text, most=29) == ([], 8.0, 0.0)
+    assert len(find_rows(text, most=30)[0]) > 0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fada.data.segment.layout import Block
-from fada.data.segment.rows import Row
+from fada.data.segment.rows import Row, SideBySide
 
 _DARK = 0.2
 """Ink, 0 to 1, that counts."""
@@ -31,13 +31,15 @@ def with_initials(blocks: Sequence[Block], ink: NDArray[np.float32], height: flo
     """The blocks, each row from its first letter on; `height`: of a core."""
     from scipy import ndimage
 
+    if not blocks:
+        return []
     labels, _ = ndimage.label(ink > _DARK, structure=np.ones((3, 3), int))
     sizes = np.bincount(labels.ravel())
     boxes = [
         (y, x) if sizes[number] >= _SMALLEST * height**2 and y.stop - y.start <= _TALL * height else None
         for number, (y, x) in enumerate(ndimage.find_objects(labels), 1)
     ]
-    rows = [row for block in blocks for row in block.rows]
+    rows = SideBySide([row for block in blocks for row in block.rows])
     found = []
     for block in blocks:
         margin = float(np.percentile([row.left for row in block.rows], 25))
@@ -47,7 +49,7 @@ def with_initials(blocks: Sequence[Block], ink: NDArray[np.float32], height: flo
 
 def _begun(
     row: Row,
-    rows: Sequence[Row],
+    rows: SideBySide,
     labels: NDArray[np.int32],
     boxes: "Sequence[tuple[slice, slice] | None]",
     margin: float,
@@ -57,10 +59,9 @@ def _begun(
     centre = float(row.centres[0])
     indented = row.left > margin + height
     first = max(0.0, margin - _BEFORE * height, row.left - (_INDENTED if indented else _BEFORE) * height)
-    for other in rows:
-        beside = other.right <= row.left + height and abs(float(other.at(row.left)) - centre) < 1.5 * height
-        if other is not row and beside:
-            first = max(first, other.right + 0.5 * height)
+    beside = (rows.right <= row.left + height) & (np.abs(rows.at(row.left) - centre) < 1.5 * height)
+    beside &= (rows.left != row.left) | (rows.right != row.right)
+    first = max(first, float(np.max(rows.right[beside] + 0.5 * height, initial=0.0)))
     level = slice(max(0, int(centre - 0.6 * height)), int(centre + 0.6 * height) + 1)
     left = row.left
     while True:

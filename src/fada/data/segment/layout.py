@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fada.data.segment.marks import behind_mark, marks_beside
 from fada.data.segment.rows import Row
 
 Zone = Literal["main", "margin", "numbering"]
@@ -21,12 +23,10 @@ _GUTTER = 0.4
 """Width of the narrowest gutter, in distances of rows."""
 _IN_GUTTER = 0.6
 """How far beyond a gutter a row that was joined across it may be taken apart, in distances of rows."""
-_MARK = 1.8
-"""A piece that begins so far to the left of its column, in distances of rows, is a mark in the margin, no initial."""
-_BESIDE = 0.6
-"""As is one that begins so far to the left and above or below its row."""
 _INSIDE = 0.3
 """What reaches no further into its column than this, in distances of rows, stands beside it."""
+_ABOVE = 0.4
+"""What stands so far above all columns, in distances of rows, may be a number; else it is beside the first row."""
 _NEAR = 7
 """So many rows tell where their column begins."""
 _SMALL = 0.65
@@ -86,7 +86,12 @@ class _Placed:
 
 
 def arrange(
-    rows: Sequence[Row], page_width: int, distance: float, *, right_to_left: bool = False
+    rows: Sequence[Row],
+    page_width: int,
+    distance: float,
+    *,
+    right_to_left: bool = False,
+    ink: NDArray[np.float32] | None = None,
 ) -> tuple[list[Block], int]:
     """Blocks in reading order, and how many rows were left out because the edge of the image cuts them off.
 
@@ -95,12 +100,13 @@ def arrange(
         page_width: columns of the map.
         distance: the usual distance of rows.
         right_to_left: columns and pages are read from the right.
+        ink: of the page at the size of the map: it shows the gap between a row and a note that touches it on the map.
     """
     parts = _cut(_upright(rows), distance, right_to_left)
     blocks = [Block(tuple(placed.row for placed in part)) for part in parts]
     whole = [block for block in blocks if not _is_cut_off(block, page_width)]
     lost = sum(len(block.rows) for block in blocks) - sum(len(block.rows) for block in whole)
-    return _zoned(whole, distance), lost
+    return _zoned(whole, distance, ink), lost
 
 
 def _upright(rows: Sequence[Row]) -> list[_Placed]:
@@ -198,14 +204,14 @@ def _is_cut_off(block: Block, page_width: int) -> bool:
     return float(np.mean(at_edge)) >= 0.6 and block.width < 0.25 * page_width
 
 
-def _zoned(blocks: list[Block], distance: float) -> list[Block]:
+def _zoned(blocks: list[Block], distance: float, ink: NDArray[np.float32] | None) -> list[Block]:
     """Blocks with their zones: what is small beside the columns is a note in the margin, above them a number."""
     if not blocks:
         return []
     longest = max(block.length for block in blocks)
     widest = max(block.span for block in blocks if block.length >= 0.3 * longest)
     columns = {
-        place: _without_marks(block, distance)
+        place: _without_marks(block, distance, ink)
         for place, block in enumerate(blocks)
         if block.length >= 0.12 * longest and block.span >= 0.5 * widest
     }
@@ -226,57 +232,44 @@ def _zoned(blocks: list[Block], distance: float) -> list[Block]:
 def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
     """The zone of a block that is not a column itself."""
     level = block.rows[0].middle
-    if len(block.rows) == 1 and block.width < 5 * distance and all(level < other.rows[0].middle for other in main):
+    above = all(level < other.rows[0].middle - _ABOVE * distance for other in main)
+    if len(block.rows) == 1 and block.width < 5 * distance and above:
         return "numbering"
     columns = [c for c in main if min(c.right, block.right) - max(c.left, block.left) > 0.5 * block.width]
     is_between_rows = any(column.rows[0].middle < level < column.rows[-1].middle for column in columns)
     return "margin" if is_between_rows or not columns else "main"
 
 
-def _without_marks(block: Block, distance: float) -> tuple[Block, list[Block]]:
-    """A column, and what stands in the margins beside its rows, taken for rows of it or for their beginning."""
-    edges = _edges(block)
+def _without_marks(block: Block, distance: float, ink: NDArray[np.float32] | None) -> tuple[Block, list[Block]]:
+    """A column, and what stands in the margins beside its rows, taken for rows of it or for their beginning or end."""
     rows: list[Row] = []
     marks: list[Row] = []
-    for row, (left, right) in zip(block.rows, edges, strict=True):
+    for row, (left, right) in zip(block.rows, _edges(block), strict=True):
         if row.right <= left + _INSIDE * distance or row.left >= right - _INSIDE * distance:
             marks.append(row)
             continue
-        joint = _behind_mark(row, left, distance)
-        if joint is not None:
-            mark, row = row.parted([joint])
+        gap = behind_mark(row, left, distance, ink)
+        if gap is not None:
+            mark, row = row.parted([gap])
             marks.append(mark)
         rows.append(row)
     if len(rows) < len(marks):
         return block, []
+    for place, (gap, is_before) in (marks_beside(rows, ink, _NEAR) if ink is not None else {}).items():
+        parts = rows[place].parted([gap])
+        mark, rows[place] = parts if is_before else reversed(parts)
+        marks.append(mark)
     return Block(tuple(rows)), _notes(marks, distance)
-
-
-def _behind_mark(row: Row, left: float, distance: float) -> tuple[int, int] | None:
-    """Where a mark in the margin ends and the row behind it begins; None: there is none. `left`: of the column.
-
-    A mark begins far before the column, or near it and not at the height of the row; an initial does neither.
-    """
-    far = row.left < left - _MARK * distance
-    joints = [joint for joint in row.joints if abs(joint[1] - left) < 1.2 * distance]
-    if joints:
-        end, begin = min(joints, key=lambda joint: abs(joint[1] - left))
-        mark, text = row.centres[: end - row.left], row.centres[begin - row.left :][: int(4 * row.core)]
-        off = row.left < left - _BESIDE * distance and abs(np.median(mark) - np.median(text)) > 0.5 * row.core
-        return (end, begin) if far or off else None
-    if not far:
-        return None
-    first = int(left - 0.8 * distance)
-    lowest = first + int(np.argmin(row.heights[first - row.left :][: int(distance)]))
-    return lowest, lowest
 
 
 def _edges(block: Block) -> list[tuple[float, float]]:
     """Where a column begins and ends at each of its rows: as its rows near it do, which may hang askew."""
-    wide = [row for row in block.rows if row.width >= 0.5 * block.width]
+    usual = block.width
+    wide = [row for row in block.rows if row.width >= 0.5 * usual]
+    levels = np.array([row.middle for row in wide])
     found = []
     for row in block.rows:
-        near = sorted(wide, key=lambda other: abs(other.middle - row.middle))[:_NEAR]
+        near = [wide[place] for place in np.argsort(np.abs(levels - row.middle), kind="stable")[:_NEAR]]
         left = sorted(other.left for other in near)[len(near) // 3]  # some are indented, some have an initial
         found.append((float(left), float(max(other.right for other in near))))
     return found

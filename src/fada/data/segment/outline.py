@@ -17,6 +17,8 @@ _USUALLY_UP, _USUALLY_DOWN = 1.3, 1.2
 """How far it is where there is no ink."""
 _DEVIATION = 0.55
 """What is far from that, in core heights."""
+_CORE = 0.45
+"""How far from the centre of a row its core is its own, in core heights."""
 LEFT, RIGHT = 1.1, 0.9
 """How far an outline goes beyond the row's ends, in core heights."""
 BASELINE = 0.45
@@ -64,15 +66,18 @@ def _neighbours(
     """How far up and down the outline may go at each column: to the cores of the nearest other rows."""
     above = np.full(len(x), -np.inf)
     below = np.full(len(x), np.inf)
+    highest, lowest = float(centre.min()) - (UP + _CORE) * height, float(centre.max()) + (DOWN + _CORE) * height
     for other in rows:
         if other is row or other.right <= x[0] or other.left > x[-1]:
             continue
+        if other.reach[1] < highest or other.reach[0] > lowest:
+            continue  # further away than the outline may go at all
         at = other.at(x.astype(float))
         there = (x >= other.left - height) & (x < other.right + height)
         higher = there & (at < centre - 0.3 * height)
         lower = there & (at > centre + 0.3 * height)
-        above[higher] = np.maximum(above[higher], at[higher] + 0.45 * height)
-        below[lower] = np.minimum(below[lower], at[lower] - 0.45 * height)
+        above[higher] = np.maximum(above[higher], at[higher] + _CORE * height)
+        below[lower] = np.minimum(below[lower], at[lower] - _CORE * height)
     return above, below
 
 

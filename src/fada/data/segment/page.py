@@ -50,6 +50,7 @@ class PageLines:
         cut_off: rows of a neighbouring page that were left out.
         segmenter: who found the lines: name, version, settings.
         sideways: whether the lines run from top to bottom: then none are given.
+        crowded: whether there are more pieces of text than lines are made of: then none are given.
     """
 
     size: tuple[int, int]
@@ -57,6 +58,7 @@ class PageLines:
     cut_off: int = 0
     segmenter: str = ""
     sideways: bool = False
+    crowded: bool = False
 
     def crops(self, file: Path, *, made: bool = False) -> list[PageCrop]:
         """The lines as cuts out of the page's image file, which may have been made for it."""
@@ -83,11 +85,13 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
     if 0 < height < CORE - 1:
         text = text_map(page, min(LARGEST_SIDE, round(SIDE * CORE / height)))
         rows, height, distance = find_rows(text)
+    if height and not rows:
+        return PageLines(page.size, (), 0, version(), crowded=True)
     rows = [row for row in rows if row.width > height and row.score > _FAINT]
     map_height, map_width = text.shape
-    blocks, cut_off = arrange(rows, map_width, distance, right_to_left=right_to_left)
     grey = np.asarray(page.resize((map_width, map_height), reducing_gap=2.0).convert("L"))
     ink = ink_of(grey, height) if rows else np.zeros_like(text)
+    blocks, cut_off = arrange(rows, map_width, distance, right_to_left=right_to_left, ink=ink)
     blocks = with_notes(blocks, find_notes(page, blocks, rows, grey, ink, height, distance), distance)
     blocks = blocks if right_to_left else with_initials(blocks, ink, height)
     rows = [row for block in blocks for row in block.rows]

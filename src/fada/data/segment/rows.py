@@ -17,6 +17,8 @@ Curve = NDArray[np.float64]
 THRESHOLD = 0.3
 SMALLEST = 12
 """Pixels of the map below which a piece is noise."""
+MOST = 4000
+"""Pieces that are put together on a page: a table of newspaper size has fewer."""
 _STEP = 0.15
 _HIGHEST = 0.9
 _LEAST_ALIKE = 0.4
@@ -58,6 +60,11 @@ class Row:
         return float(np.median(self.centres))
 
     @cached_property
+    def reach(self) -> tuple[float, float]:
+        """The highest and the lowest of its centres."""
+        return float(self.centres.min()), float(self.centres.max())
+
+    @cached_property
     def core(self) -> float:
         """Usual height of the core."""
         return float(np.median(self.heights))
@@ -66,12 +73,12 @@ class Row:
         """The centre at columns `x`; beyond its ends a row goes on level."""
         return np.asarray(np.interp(x, np.arange(self.left, self.right), self.centres))
 
-    def end(self, gap: float, reach: float, *, right: bool) -> float:
-        """Where the row would be `gap` columns beyond its end, by the slope of its last `reach` columns."""
+    def end(self, reach: float, *, right: bool) -> tuple[float, float]:
+        """Where the row ends or begins, and the slope of its last or first `reach` columns."""
         count = min(self.width, int(reach))
         part = self.centres[-count:] if right else self.centres[:count]
         slope = float(np.polyfit(np.arange(count), part, 1)[0]) if count > reach / 4 and count > 2 else 0.0
-        return float(part[-1] + slope * gap) if right else float(part[0] - slope * gap)
+        return float(part[-1 if right else 0]), slope
 
     def widened(self, left: int, right: int | None = None) -> "Row":
         """The row from a column before its first one on, or to one behind its last, level there."""
@@ -121,14 +128,16 @@ def stands_upright(text: Map) -> bool:
     return bool(sizes[heights > 2 * widths].sum() <= sizes[widths > 2 * heights].sum())
 
 
-def find_rows(text: Map, most: int | None = None) -> tuple[list[Row], float, float]:
+def find_rows(text: Map, most: int = MOST) -> tuple[list[Row], float, float]:
     """The rows of a map, their usual core height, and the usual distance from one to the next.
 
-    More than `most` pieces are no rows: to join them takes the cube of their number.
+    More than `most` pieces are no rows: to join them takes the square of their number. Then the height alone is told.
     """
     pieces, height = _pieces(text)
-    if not pieces or (most is not None and len(pieces) > most):
+    if not pieces:
         return [], 0.0, 0.0
+    if len(pieces) > most:
+        return [], height, 0.0
     distance = line_distance(pieces, height)
     return _joined(pieces, height, distance), height, distance
 
@@ -175,67 +184,98 @@ def _smooth(values: Curve, width: float) -> Curve:
 def line_distance(rows: Sequence[Row], height: float) -> float:
     """The usual distance from a row to the one below it; three times the core height where there is none."""
     found = []
+    side = SideBySide(rows)
+    widths = side.right - side.left
     for row in rows:
         if row.width < 4 * height:
             continue
-        below = [
-            float(other.at(middle) - row.at(middle))
-            for other in rows
-            if (overlap := min(row.right, other.right) - max(row.left, other.left)) >= 0.5 * min(row.width, other.width)
-            for middle in [max(row.left, other.left) + overlap / 2]
-        ]
-        found += [min(near)] if (near := [d for d in below if d > 1.2 * height]) else []
+        begin = np.maximum(side.left, row.left)
+        overlap = np.minimum(side.right, row.right) - begin
+        over = np.flatnonzero(overlap >= 0.5 * np.minimum(widths, row.width))
+        middle = begin[over] + overlap[over] / 2
+        below = side.at(middle, over) - row.at(middle)
+        found += [below.min()] if (below := below[below > 1.2 * height]).size else []
     return float(np.median(found)) if found else 3 * height
 
 
 def _joined(rows: list[Row], height: float, distance: float) -> list[Row]:
     """Pieces of one line put together, nearest first, but not across a gutter between columns."""
     while True:
-        pairs = sorted(
-            (cost, i, j)
-            for i, first in enumerate(rows)
-            for j, second in enumerate(rows)
-            if i != j and (cost := _misfit(first, second, height, distance)) is not None
-        )
-        taken: set[int] = set()
+        pieces = _Pieces(rows, height, distance)
+        taken = np.zeros(len(rows), bool)
         new: list[Row] = []
-        for _, i, j in pairs:
-            if taken.isdisjoint((i, j)) and not _is_gutter(rows, rows[i], rows[j], distance):
-                taken |= {i, j}
+        for i, j in pieces.pairs():
+            if not taken[i] and not taken[j] and not pieces.is_gutter(i, j):
+                taken[[i, j]] = True
                 new.append(_join(rows[i], rows[j]))
         if not new:
             return rows
-        rows = [row for i, row in enumerate(rows) if i not in taken] + new
+        rows = [row for i, row in enumerate(rows) if not taken[i]] + new
 
 
-def _misfit(first: Row, second: Row, height: float, distance: float) -> float | None:
-    """How badly `second` goes on from `first`; None: it does not."""
-    gap = second.left - first.right
-    if second.left < first.left or not -0.8 * height <= gap <= 2.2 * distance:
-        return None
-    half = max(gap, 0) / 2
-    apart = abs(first.end(half, 12 * height, right=True) - second.end(half, 12 * height, right=False))
-    alike = max(_LEAST_ALIKE, min(first.core, second.core) / max(first.core, second.core))
-    if apart > 0.45 * distance * alike * (0.6 if gap > distance else 1.0):
-        return None
-    return max(gap, 0) + 3 * apart
+class SideBySide:
+    """Rows as columns of numbers, so that each is compared with all others at once."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.left = np.array([row.left for row in rows], int)
+        self.right = np.array([row.right for row in rows], int)
+        self.centres = np.concatenate([row.centres for row in rows])
+        self.first = np.cumsum([0, *(row.width for row in rows)])[:-1]
+
+    def at(self, x: float | Curve, which: "NDArray[np.int64] | slice" = slice(None)) -> Curve:
+        """The centre at `x` of each row, or of those chosen; beyond its ends a row goes on level."""
+        left, first = self.left[which], self.first[which]
+        last = self.right[which] - left - 1
+        along = np.clip(x - left, 0, last)
+        below = along.astype(int)
+        one, other = (self.centres[first + np.minimum(below + k, last)] for k in (0, 1))
+        return one + (other - one) * (along - below)
 
 
-def _is_gutter(rows: Sequence[Row], first: Row, second: Row, distance: float) -> bool:
-    """Whether the rows above and below mostly have a gap just before `second`: columns begin at one place."""
-    if second.left - first.right <= 0.55 * distance:
-        return False
-    x = second.left - 0.25 * distance
-    y = (first.centres[-1] + second.centres[0]) / 2
-    open_rows = closed = 0
-    for step in (-4, -3, -2, -1, 1, 2, 3, 4):
-        level = y + step * distance
-        near = [row for row in rows if abs(float(row.at(x)) - level) < 0.5 * distance]
-        if any(row.left <= x < row.right for row in near):
-            closed += 1
-        elif any(row.right <= x for row in near) and any(row.left > x for row in near):
-            open_rows += 1
-    return open_rows > closed
+class _Pieces(SideBySide):
+    """Pieces of rows, and how well one goes on from another."""
+
+    def __init__(self, rows: Sequence[Row], height: float, distance: float) -> None:
+        super().__init__(rows)
+        self.height, self.distance = height, distance
+        self.core = np.array([row.core for row in rows])
+        self.behind = np.array([row.end(12 * height, right=True) for row in rows])
+        self.before = np.array([row.end(12 * height, right=False) for row in rows])
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Rows and those that may go on from them, the best fit first."""
+        found = []
+        order = np.argsort(self.left, kind="stable")
+        lefts = self.left[order]
+        for i, (left, right) in enumerate(zip(self.left.tolist(), self.right.tolist(), strict=True)):
+            begin = np.searchsorted(lefts, max(left, right - 0.8 * self.height))
+            seconds = order[begin : np.searchsorted(lefts, right + 2.2 * self.distance, "right")]
+            misfits = self.misfits(i, seconds)
+            found += [(cost, i, j) for cost, j in zip(misfits.tolist(), seconds.tolist(), strict=True) if cost < np.inf]
+        return [(i, j) for _, i, j in sorted(found)]
+
+    def misfits(self, i: int, seconds: NDArray[np.int64]) -> Curve:
+        """How badly each goes on from row `i`, behind which it begins; infinite: it does not."""
+        gap = np.maximum(self.left[seconds] - self.right[i], 0)
+        (level, slope), (levels, slopes) = self.behind[i], self.before[seconds].T
+        apart = np.abs((level + slope * (gap / 2)) - (levels - slopes * (gap / 2)))
+        cores = self.core[seconds]
+        alike = np.maximum(_LEAST_ALIKE, np.minimum(cores, self.core[i]) / np.maximum(cores, self.core[i]))
+        far = apart > 0.45 * self.distance * alike * np.where(gap > self.distance, 0.6, 1.0)
+        return np.where(far | (seconds == i), np.inf, gap + 3 * apart)
+
+    def is_gutter(self, i: int, j: int) -> bool:
+        """Whether the rows above and below mostly have a gap just before row `j`: columns begin at one place."""
+        if self.left[j] - self.right[i] <= 0.55 * self.distance:
+            return False
+        x = float(self.left[j] - 0.25 * self.distance)
+        y = (self.centres[self.first[i] + self.right[i] - self.left[i] - 1] + self.centres[self.first[j]]) / 2
+        levels = y + self.distance * np.array([-4, -3, -2, -1, 1, 2, 3, 4])
+        near = np.abs(self.at(x) - levels[:, None]) < 0.5 * self.distance
+        before, behind = self.right <= x, self.left > x
+        closed = (near & ~before & ~behind).any(1)
+        is_open = ~closed & (near & before).any(1) & (near & behind).any(1)
+        return bool(is_open.sum() > closed.sum())
 
 
 def _join(first: Row, second: Row) -> Row:

@@ -72,6 +72,10 @@ def find_upright(
         found = find(page)
     elif turn and look.upside_down is None and found.lines:
         raise SidewaysError(f"{name}: lies on its side. Turn it with --rotate 90, or 270 if it is upside down then.")
+    if found.crowded:
+        raise FadaError(
+            f"{name}: too many pieces of text to make lines of. Is it a pattern, or the grain of the paper?"
+        )
     if not found.lines:
         raise FadaError(f"{name}: no text found on this page. Is it blank, or a photograph of something else?")
     notes = (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ PAPER = 225.0
 """Grey of the paper."""
 _GRAIN = 8.0
 """What is no darker than this much against its surroundings is paper."""
+_BEFORE = 0.6
+"""How far before a column notes on its left end, in heights of a line image."""
 _BASELINE = 0.68
 """Where a line image has its baseline, as a share of its height."""
 
@@ -41,6 +43,9 @@ class Layout:
         slope: pixels that a line falls on 100 pixels.
         curvature: height of the arc of a line, in heights of a line image.
         notes: lines in the margin.
+        note_side: where they stand: right or left of the columns, or between the first and the second.
+        note_size: of their letters, as a share of the text's.
+        note_ink: how dark they are, as a share of the text's darkness.
         bleed: how strongly the other side of the leaf shines through, 0 to 1.
     """
 
@@ -50,6 +55,9 @@ class Layout:
     slope: float = 0.0
     curvature: float = 0.0
     notes: int = 0
+    note_side: Literal["right", "left", "gutter"] = "right"
+    note_size: float = 1.0
+    note_ink: float = 1.0
     bleed: float = 0.0
 
     @property
@@ -64,6 +72,11 @@ LAYOUTS = (
     Layout(slope=2.0, curvature=0.3),
     Layout(columns=2, slope=-1.0, bleed=0.15),
     Layout(curvature=-0.3, notes=2, bleed=0.1),
+    Layout(notes=4, note_side="left"),
+    Layout(notes=4, note_side="left", note_size=0.5),
+    Layout(columns=2, notes=4, note_side="gutter", note_size=0.6),
+    Layout(notes=4, note_size=0.5, note_ink=0.35),
+    Layout(columns=2, notes=4, note_side="left", note_size=0.5, note_ink=0.35),
 )
 """What the pages of :func:`write_pages` look like, in turn."""
 
@@ -177,19 +190,24 @@ def _laid_out(
     margin, step = 2 * height, round(layout.leading * height)
     note = width // 3 + height if layout.notes else 0
     shape = (2 * margin + step * layout.rows + height, 2 * margin + layout.columns * (width + height) + note)
+    notes_before = {"left": 0, "gutter": 1, "right": layout.columns}[layout.note_side]
     ink = np.zeros(shape)
     places = []
     for number, image in enumerate(images):
         column, row = divmod(number, layout.rows)
-        length = image.shape[1]
-        left = margin + column * (width + height) + int(rng.integers(0, max(height // 4, 1)))
-        top = margin + row * step
-        region = f"column_{column + 1}"
-        if column >= layout.columns:
-            row = number - layout.columns * layout.rows
-            left, top = shape[1] - margin // 2 - note, margin + 3 * row * step
-            image, region = image[:, : width // 3], "margin"
-        dark = _ink(image, height)
+        begins = margin + column * (width + height) + (note if column >= notes_before else 0)
+        left, top = begins + int(rng.integers(0, max(height // 4, 1))), margin + row * step
+        region, length = f"column_{column + 1}", image.shape[1]
+        if column < layout.columns:
+            dark = _ink(image, height)
+        else:
+            region = "margin"
+            dark = _of_note(image[:, : int(width // 3 / layout.note_size)], layout, height)
+            length = round(length * layout.note_size)
+            top = margin + 3 * (number - layout.columns * layout.rows) * step
+            left = shape[1] - margin // 2 - note
+            if layout.note_side != "right":  # it ends just before the column
+                left = margin + notes_before * (width + height) + note - round(_BEFORE * height) - dark.shape[1]
         dark = dark[:, : shape[1] - left]
         area = ink[top : top + len(dark), left : left + dark.shape[1]]
         np.maximum(area, dark[: area.shape[0]], out=area)
@@ -201,6 +219,12 @@ def _ink(image: NDArray[np.float64], height: int) -> NDArray[np.float64]:
     """How much darker than its own paper a line image is, shadows and stains left out; `height`: of a line."""
     paper = ndimage.grey_closing(image, size=max(3, height // 3))
     return np.clip(paper - image - _GRAIN, 0, None)
+
+
+def _of_note(image: NDArray[np.float64], layout: Layout, height: int) -> NDArray[np.float64]:
+    """The ink of a note, as large and as dark as the layout has it; `height`: of a line of the text."""
+    dark = layout.note_ink * _ink(image, height)
+    return dark if layout.note_size == 1.0 else ndimage.zoom(dark, layout.note_size, order=1)
 
 
 def _shifted(ink: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float64]:
