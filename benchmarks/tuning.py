@@ -9,6 +9,7 @@ decoder is compiled before the clock starts, and one thread works.
 """
 
 import argparse
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -70,17 +71,19 @@ def main() -> None:
         data, known = made_up(options.lines)
         knowledge = Knowledge(known.targets, known.prior)
     search = BeamSearch(data, knowledge, threads=1)
-    for weights in (Weights(), Weights(lam=0.5), Weights(prior_weight=0.5)):
-        search.choose(weights)
+    lms: tuple[Any, ...] = ("none", *(["global"] if knowledge.global_lm else []))
+    for lm, lam, prior_weight in itertools.product(lms, (1.0, 0.5), (0.0, 0.5)):
+        search.nbest(Weights().change(lm=lm, lm_weight=0.1, lam=lam, prior_weight=prior_weight))
     result: dict[str, Any] = {}
     for _ in range(options.rounds):
         for name, exact in (("rescored", False), ("exact", True)):
             result.setdefault(name, []).append(timed_tuning(search, Tuning(exact=exact)))
             print(name, result[name][-1], flush=True)
     ratios = [b["cpu_seconds"] / a["cpu_seconds"] for a, b in zip(result["rescored"], result["exact"], strict=True)]
-    same = all(a["recommended"] == b["recommended"] for a, b in zip(result["rescored"], result["exact"], strict=True))
-    told = ", ".join(f"{ratio:.1f}" for ratio in ratios)
-    print(f"{told} times quicker, {'the same' if same else 'another'} recommendation")
+    print(", ".join(f"{ratio:.1f}" for ratio in ratios), "times quicker")
+    for name in ("recommended", "held_out_cer"):
+        same = all(a[name] == b[name] for a, b in zip(result["rescored"], result["exact"], strict=True))
+        print(f"{name}: {'the same' if same else 'another'}")
     if options.rivals:
         from fada.tuning.rivals import compare_rivals
 

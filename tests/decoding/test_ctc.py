@@ -318,6 +318,17 @@ def test_lambda_one_is_plain_beam_search_and_still_tells_the_distance() -> None:
         assert b.distance == pytest.approx(Guidance(target).distance_of(b.text))
 
 
+def test_lines_of_a_batch_have_the_distances_from_their_own_targets() -> None:
+    rng = np.random.default_rng(2)
+    targets = [CharDistribution.from_texts([text]) for text in ("aab", "abcd")]
+    own = [targets[0], None, targets[1], targets[0]]
+    lines = [random_log_probs(rng, 12, 5) for _ in own]
+    found = CTCBeamDecoder(["", *"abcd"], lam=1.0).decode_batch(lines, targets=own, nbest=3)
+    for hypotheses, target in zip(found, own, strict=True):
+        for h in hypotheses:
+            assert h.distance == (None if target is None else Guidance(target).distance_of(h.text))
+
+
 def test_lambda_zero_looks_at_the_distance_alone_among_possible_texts() -> None:
     target = CharDistribution.from_texts(["ab"])
     with np.errstate(divide="ignore"):

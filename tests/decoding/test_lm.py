@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fada.decoding import lm_store
 from fada.decoding.kernels.automaton import automaton_step
 from fada.decoding.lm import CharNgram, prior_weights
+from fada.decoding.lm_train import UNKNOWN
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.alphabet import Alphabet
@@ -127,6 +128,16 @@ def test_an_automaton_over_symbols_is_the_model_over_their_text() -> None:
         total += step
         text += symbols[c]
         assert total == pytest.approx(model.log_prob(text))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.text(alphabet="abrcdé ☃\U0010ffff\ud800", max_size=8), max_size=6))
+def test_many_texts_have_the_log_probabilities_of_each(texts: list[str]) -> None:
+    model = CharNgram.train(LINES, 4).interpolate(CharNgram.train(["cabbage"], 3), 0.4)
+    assert model.log_probs(texts) == [model.log_prob(text) for text in texts]
+    for component in model.components:
+        for text in texts:
+            assert component.encode(text).tolist() == [component.identities.get(c, UNKNOWN) for c in text]
 
 
 @pytest.mark.parametrize("smoothing", ["witten-bell", "kneser-ney"])

@@ -340,20 +340,25 @@ class Batch:
             count = np.count_nonzero(self.results.lengths[i] >= 0)
             self.hypotheses[i] = self.hypotheses[i][:count] or [Hypothesis("", -np.inf, -np.inf, math.nan)]
         if any(self.guidances):
-            for i in numbers:
-                self._set_distance(i)
+            self._set_distances(numbers)
         if self.alignment:
             for i in numbers:
                 found = self.hypotheses[i]
                 self.hypotheses[i] = [h._replace(alignment=self.classes.align(self.lines[i], h.labels)) for h in found]
 
-    def _set_distance(self, i: int) -> None:
+    def _set_distances(self, numbers: Sequence[int]) -> None:
         """Where the search did not follow the distance, it is found by its definition."""
-        guidance, found = self.guidances[i], self.hypotheses[i]
-        if guidance is None:
-            self.hypotheses[i] = [h._replace(distance=None) for h in found]
-        elif guidance.weight <= 0 or found[0].log_prob == -np.inf:
-            self.hypotheses[i] = [h._replace(distance=guidance.distance_of(h.text)) for h in found]
+        unknown: dict[int, tuple[Guidance, list[int]]] = {}
+        for i in numbers:
+            guidance, found = self.guidances[i], self.hypotheses[i]
+            if guidance is None:
+                self.hypotheses[i] = [h._replace(distance=None) for h in found]
+            elif guidance.weight <= 0 or found[0].log_prob == -np.inf:
+                unknown.setdefault(id(guidance), (guidance, []))[1].append(i)
+        for guidance, lines in unknown.values():
+            far = iter(guidance.distances_of([h.text for i in lines for h in self.hypotheses[i]]).tolist())
+            for i in lines:
+                self.hypotheses[i] = [h._replace(distance=next(far)) for h in self.hypotheses[i]]
 
 
 def _gathered(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

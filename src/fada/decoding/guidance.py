@@ -123,7 +123,7 @@ class Guidance:
         found = np.zeros(len(texts))
         for rows in (np.flatnonzero(~outside), np.flatnonzero(outside)):
             some = [normal[row] for row in rows]
-            target = self.target.covering("".join(some))
+            target = self.target.covering(set("".join(some)))
             found[rows] = distances.get(self.distance)(target.vectors_of(some), target.frequencies)
         return found
 

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -178,16 +179,21 @@ class CharNgram:
 
     def character_log_probs(self, text: str, end: bool = False) -> np.ndarray:
         """(len(text) [+ 1],) natural log-probability of each character given the line before it (then of its end)."""
-        arrays = self._arrays
-        encoded = np.stack([c.encode(text) for c in self.components])
-        share = np.stack([c.shares(row) for c, row in zip(self.components, encoded, strict=True)])
+        encoded, share = self._spelt(text)
         if end:
             encoded = np.pad(encoded, ((0, 0), (0, 1)), constant_values=END)
             share = np.pad(share, ((0, 0), (0, 1)))
+        return self._walked(encoded, share)
+
+    def _spelt(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """What each component calls the characters, and their shares, both (components, len(text))."""
+        encoded = np.stack([c.encode(text) for c in self.components])
+        return encoded, np.stack([c.shares(row) for c, row in zip(self.components, encoded, strict=True)])
+
+    def _walked(self, encoded: np.ndarray, share: np.ndarray) -> np.ndarray:
         n = encoded.shape[1]
         each = np.zeros(n)
-        spelt = arrays._replace(text=encoded, text_share=share, text_first=np.arange(n + 1, dtype=np.int32))
-        walk(spelt, each)
+        walk(self._arrays._replace(text=encoded, text_share=share, text_first=np.arange(n + 1, dtype=np.int32)), each)
         return each
 
     @cached_property
@@ -200,6 +206,13 @@ class CharNgram:
         Without `end` it is the probability that a line *begins* with `text`: the quantity that grows with a hypothesis.
         """
         return float(self.character_log_probs(text, end).sum())
+
+    def log_probs(self, texts: Sequence[str]) -> list[float]:
+        """:meth:`log_prob` of each of many texts, quicker."""
+        encoded, share = self._spelt("".join(texts))
+        ends = [0, *accumulate(map(len, texts))]
+        pieces = [tuple(np.ascontiguousarray(part[:, a:b]) for part in (encoded, share)) for a, b in pairwise(ends)]
+        return [float(self._walked(*piece).sum()) for piece in pieces]
 
     def perplexity(self, texts: Iterable[str]) -> float:
         """exp of the mean negative log-probability per character, ends of lines included."""

@@ -55,7 +55,16 @@ class Component:
 
     def encode(self, text: str) -> np.ndarray:
         """(len(text),) int32 identities."""
-        return np.array([self.identities.get(c, UNKNOWN) for c in text], np.int32)
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        return self._by_point[np.minimum(points, len(self._by_point) - 1)]
+
+    @cached_property
+    def _by_point(self) -> np.ndarray:
+        """int32 identity of every code point, up to the first beyond the vocabulary."""
+        known = {ord(c): identity for c, identity in self.identities.items() if len(c) == 1}
+        found = np.full(max(known, default=0) + 2, UNKNOWN, np.int32)
+        found[list(known)] = list(known.values())
+        return found
 
     def shares(self, identities: np.ndarray) -> np.ndarray:
         """Log of the share of the arc's probability that belongs to each character: less than 0 for unknown ones."""

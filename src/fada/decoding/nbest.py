@@ -234,16 +234,18 @@ class Rescorer(Search):
 
     def _language(self, name: str, domain: str | None, texts: list[str]) -> Iterable[float]:
         model = self.knowledge.lm_of(cast(LanguageModel, name), domain)
-        return map(model.log_prob, texts) if model is not None else [0.0] * len(texts)
+        return model.log_probs(texts) if model is not None else [0.0] * len(texts)
 
     def _prior(self, name: str, domain: str | None, texts: list[str]) -> Iterable[float]:
         target = self._target(domain)
         normal = [target.normalizer(text) for text in texts]
-        target = target.covering("".join(normal))
+        characters = set("".join(normal))
+        target = target.covering(characters)
         if self.knowledge.prior is None:
             raise FadaError("prior correction needs the training distribution: give prior, such as targets.overall.")
         correction = dict(zip(target.symbols, prior_weights(target, self.knowledge.prior), strict=True))
-        return [sum(correction.get(c, correction.get(OTHER, 0.0)) for c in text) for text in normal]
+        value = {c: correction.get(c, correction.get(OTHER, 0.0)) for c in characters}
+        return [sum(map(value.__getitem__, text)) for text in normal]
 
     def _target(self, domain: str | None) -> CharDistribution:
         target = self.knowledge.target_of(domain)
