@@ -20,7 +20,7 @@ import numpy as np
 
 from fada.common.files import BROKEN_ARCHIVE, replacing
 from fada.decoding import lm_store
-from fada.decoding.kernels.automaton import Automaton, packed_arcs, packed_states, walk
+from fada.decoding.kernels.automaton import Arcs, Automaton, packed, walk
 from fada.decoding.lm_train import COMPONENT_ARRAYS, END, Component, check_component, divided, read_arpa, train, uniform
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -30,6 +30,8 @@ _FORMAT = "fada character n-gram 2"
 _FORMAT_1 = "fada character n-gram 1"
 _MOST_BYTES = 2**30
 """No stored model is larger when it is unpacked."""
+_ROUNDING = 1e-9
+"""What a sum of logarithms can be wrong by."""
 
 
 class CharNgram:
@@ -134,47 +136,43 @@ class CharNgram:
 
     def automaton(self, texts: Sequence[str]) -> Automaton:
         """The model over the classes of a recogniser, whose alphabet tells the text of each."""
-        states = np.cumsum([0] + [len(c.suffix) for c in self.components])
-        arcs = np.cumsum([0] + [len(c.character) for c in self.components])
         joined = "".join(texts)
         text = np.stack([c.encode(joined) for c in self.components])
         share = np.stack([c.shares(row) for c, row in zip(self.components, text, strict=True)])
         text_first = np.zeros(len(texts) + 1, np.int32)
         np.cumsum([len(t) for t in texts], out=text_first[1:])
-        contexts = [c.contexts for c in self.components]
-        rows = np.cumsum([0] + [len(highest) for _, highest in contexts])
         # A class can gain what its first character can after its context, and all others after any.
-        anywhere = np.stack([c.ceilings[row] for c, row in zip(self.components, text, strict=True)]) + share
-        further = np.concatenate([[0.0], np.cumsum(anywhere.max(axis=0))])
-        written = np.diff(text_first) > 0
-        begun = text_first[:-1][written]
-        bounds = np.zeros((rows[-1], len(texts)))
-        bounds[:, written] = further[text_first[1:][written]] - further[begun + 1]
-        for (_, highest), spelt, own, row in zip(contexts, text, share, rows[:-1], strict=True):
-            bounds[row : row + len(highest), written] += highest[:, spelt[begun]] + own[begun]
-        bounds = np.nextafter(bounds.astype(np.float32), np.float32(np.inf))
-        parts = list(zip(self.components, states[:-1].tolist(), arcs[:-1].tolist(), strict=True))
-        first = np.concatenate([*(c.first[:-1] + a for c, _, a in parts), arcs[-1:]])
-        suffix = np.concatenate([*(np.where(c.suffix < 0, -1, c.suffix + s) for c, s, _ in parts), [-1]])
-        backoff = np.concatenate([*(c.backoff for c in self.components), [0.0]])
-        character = np.concatenate([c.character for c in self.components])
-        target = np.concatenate([c.target + s for c, s, _ in parts])
-        state = packed_states(first, suffix, backoff, character)
-        arc = packed_arcs(character, target, np.concatenate([c.log_prob for c in self.components]))
+        relative = (np.stack([c.ceilings[row] for c, row in zip(self.components, text, strict=True)]) + share).max(
+            axis=0
+        )
+        summed = np.concatenate([[0.0], np.cumsum(relative)])[text_first]
+        further = np.maximum(np.diff(text_first) - 1, 0) * max(float(c.highest.max()) for c in self.components)
+        nothing = -min(float(c.highest.min()) for c in self.components)
+        ceiling = np.where(np.diff(text_first) > 0, np.diff(summed) + further, nothing) + _ROUNDING
+        parts: list[np.ndarray] = []
+        start = []
+        for c in self.components:
+            before = sum(map(len, parts)) // 8
+            part, line = packed(
+                c.first, c.suffix, c.highest, c.backoff, Arcs(c.character, c.target, c.log_prob), before
+            )
+            parts.append(part)
+            start.append(line[c.start])
+        size = sum(map(len, parts))
+        memory = np.empty(size + 8)
+        memory = memory[-memory.ctypes.data % 64 // 8 :][:size]  # from where a line of the processor's memory begins
+        np.concatenate(parts, out=memory)
         return Automaton(
-            state_numbers=state.view(np.int32),
-            state_weights=state,
-            state_bits=state.view(np.int64),
-            arc_numbers=arc.view(np.int32),
-            arc_weights=arc,
-            start=np.array([c.start + s for c, s, _ in parts], np.int32),
+            numbers=memory.view(np.int32),
+            singles=memory.view(np.float32),
+            weights=memory,
+            bits=memory.view(np.int64),
+            start=np.array(start, np.int32),
             mixture=np.array(self.weights),
             text_first=text_first,
             text=np.ascontiguousarray(text),
             text_share=np.ascontiguousarray(share),
-            context=np.concatenate([c + r for (c, _), r in zip(contexts, rows[:-1], strict=True)]).astype(np.int32),
-            bounds=bounds,
-            anywhere=bounds.max(axis=0),
+            ceiling=ceiling,
         )
 
     def character_log_probs(self, text: str, end: bool = False) -> np.ndarray:

@@ -13,8 +13,8 @@ import numpy as np
 from fada.common.files import BROKEN_ARCHIVE
 from fada.errors import FadaError
 
-_MOST_BOUNDS = 2_000_000
-"""So many bounds of characters after contexts are kept."""
+_LOWEST = -1e4
+"""Bounds of log-probabilities need not be lower."""
 UNKNOWN, END = 0, 1
 """Numbers of the unknown character and of the end of a line in every component; the vocabulary follows."""
 
@@ -71,9 +71,26 @@ class Component:
         return np.where(identities == UNKNOWN, -math.log(self.unknown_types), 0.0)
 
     @cached_property
+    def highest(self) -> np.ndarray:
+        """(states,) no character has a higher log-probability after a context."""
+        highest = np.full(len(self.suffix), _LOWEST)
+        with_arcs = np.flatnonzero(np.diff(self.first))
+        highest[with_arcs] = np.maximum(_LOWEST, np.maximum.reduceat(self.log_prob, self.first[with_arcs]))
+        for depth in range(1, int(self.depths.max()) + 1):
+            states = np.flatnonzero(self.depths == depth)
+            highest[states] = np.maximum(highest[states], self.backoff[states] + highest[self.suffix[states]])
+        return highest
+
+    @cached_property
     def ceilings(self) -> np.ndarray:
-        """(identities,) the highest log-probability of each character in any context."""
-        return self.contexts[1].max(axis=0)
+        """(identities,) how much higher than `highest` the log-probability of a character is in any context.
+
+        For one without an arc this is at most what it is in the shorter context, for `highest` falls by the weight of
+        going there or less.
+        """
+        ceilings = np.full(len(self.vocabulary) + 2, _LOWEST)
+        np.maximum.at(ceilings, self.character, self.log_prob - np.repeat(self.highest, np.diff(self.first)))
+        return ceilings
 
     @cached_property
     def depths(self) -> np.ndarray:
@@ -84,30 +101,6 @@ class Component:
             depths += state > 0
             state = np.where(state > 0, self.suffix[state], 0)
         return depths
-
-    @cached_property
-    def contexts(self) -> tuple[np.ndarray, np.ndarray]:
-        """By the last characters of the context, two of them or fewer if that would be too many contexts: (states,)
-        which one each state has, and (contexts, identities) the highest log-probability of each character after it.
-        """
-        depth = self.depths
-        identities = len(self.vocabulary) + 2
-        told_apart = next((d for d in (2, 1) if np.count_nonzero(depth <= d) * identities <= _MOST_BOUNDS), 0)
-        short = np.flatnonzero(depth <= told_apart)
-        group = np.arange(len(self.suffix))
-        while (depth[group] > told_apart).any():
-            group = np.where(depth[group] > told_apart, self.suffix[group], group)
-        group = np.searchsorted(short, group)
-        # What a short context says itself, the shortest first; then what longer ones say that end in it.
-        highest = np.empty((len(short), identities))
-        for row in np.argsort(depth[short], kind="stable").tolist():
-            state = short[row]
-            arcs = slice(self.first[state], self.first[state + 1])
-            if state > 0:
-                highest[row] = highest[group[self.suffix[state]]] + self.backoff[state]
-            highest[row, self.character[arcs]] = self.log_prob[arcs]
-        np.maximum.at(highest, (np.repeat(group, np.diff(self.first)), self.character), self.log_prob)
-        return group, highest + int(depth.max()) * max(0.0, float(self.backoff.max(initial=0.0)))
 
 
 COMPONENT_ARRAYS = ("first", "character", "log_prob", "target", "backoff", "suffix")

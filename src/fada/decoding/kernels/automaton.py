@@ -14,22 +14,37 @@ KNOWN_BITS = 128
 """Characters with a lower number have a bit in every state."""
 
 
-class Automaton(NamedTuple):
-    """A mixture of components over the classes of a recogniser, for compiled code."""
+class Arcs(NamedTuple):
+    """N-grams, state by state."""
 
-    state_numbers: np.ndarray
-    """(8 · (states + 1),) int32, eight for each state, of which two are used: where its arcs start (a root has one for
-    every character), and the state one character shorter, -1 at a root."""
-    state_weights: np.ndarray
-    """(4 · (states + 1),) float64, the same memory: the second of each state is the log weight of leaving it for its
-    suffix. What is read together lies together, for reading it is most of the time."""
-    state_bits: np.ndarray
-    """(4 · (states + 1),) int64, the same memory: in the last two of each state, those bits are 1 that have the number
-    of a character with an arc: whether there is one, and which it is, is known without a look at the arcs."""
-    arc_numbers: np.ndarray
-    """(4 · arcs,) int32, four for each arc: its character, ascending within a state, and the state it reaches."""
-    arc_weights: np.ndarray
-    """(2 · arcs,) float64, the same memory: the second of each arc is its log-probability."""
+    character: np.ndarray
+    """(arcs,) int32, ascending within a state."""
+    target: np.ndarray
+    """(arcs,) int32 the state that is reached."""
+    log_prob: np.ndarray
+    """(arcs,) float64."""
+
+
+class Automaton(NamedTuple):
+    """A mixture of components over the classes of a recogniser, for compiled code.
+
+    A state is the number of a line of the processor's memory, 64 bytes each: what is read together lies together, for
+    waiting for it is most of the time. Its first 16 bytes are the state one character shorter (int32, -1 at a root),
+    the highest log-probability of any character after it (float32) and the log weight of leaving it for the shorter one
+    (float64). In the next 16 bytes those bits are 1 that have the number of a character with an arc: whether there is
+    one, and which it is, is known without a look at the arcs. These follow, 16 bytes each, in ascending order of
+    characters (a root has one for each): the character and the state that is reached, both int32, and the
+    log-probability, float64. Where characters have no bits, the number of their arcs stands before these, in 16 bytes.
+    """
+
+    numbers: np.ndarray
+    """(16 · lines,) int32."""
+    singles: np.ndarray
+    """(16 · lines,) float32, the same memory, and so on."""
+    weights: np.ndarray
+    """(8 · lines,) float64."""
+    bits: np.ndarray
+    """(8 · lines,) int64."""
     start: np.ndarray
     """(components,) int32 state at the beginning of a line."""
     mixture: np.ndarray
@@ -40,17 +55,38 @@ class Automaton(NamedTuple):
     """(components, characters) int32."""
     text_share: np.ndarray
     """(components, characters) float64 log of the share of the arc's probability that belongs to the character."""
-    context: np.ndarray
-    """(states,) int32 row of `bounds` that holds for a state: its last characters are the row's."""
-    bounds: np.ndarray
-    """(contexts, V) float32 the highest log-probability of each class after any state of a context."""
-    anywhere: np.ndarray
-    """(V,) float32 the highest of each class after any state."""
+    ceiling: np.ndarray
+    """(V,) float64 how much higher the log-probability of each class can be than that of any character."""
 
 
 @njit(**INLINED)
-def step(lm: Automaton, states: Any, components: int, characters: int, c: int, reached: Any) -> float:
-    """Log-probability of the characters of class `c` after `states` (one per component); writes the states reached.
+def _arc(lm: Automaton, state: int, wanted: int) -> int:
+    """Where the arc of a character stands, in 16 bytes from the first state on; -1 if the state has none."""
+    at: Any = 4 * np.int64(state) + 2
+    if lm.numbers[16 * state] < 0:
+        return at + wanted
+    word = lm.bits[8 * state + 2]
+    if wanted >= 64:
+        at += ones(word)
+        word = lm.bits[8 * state + 3]
+    if wanted < KNOWN_BITS:
+        return at + ones(word & ((1 << (wanted & 63)) - 1)) if (word >> (wanted & 63)) & 1 else -1
+    at += ones(word)
+    count = np.int64(lm.numbers[4 * at])
+    if count == 0:
+        return -1
+    at += 1
+    while count > 1:
+        half = count >> 1
+        at += half * (lm.numbers[4 * (at + half)] <= wanted)
+        count -= half
+    return at if lm.numbers[4 * at] == wanted else -1
+
+
+@njit(**INLINED)
+def step(lm: Automaton, states: Any, components: int, characters: int, c: int, reached: Any, needed: float) -> float:
+    """Log-probability of the characters of class `c` after `states` (one per component), or -inf if it is seen to be
+    less than `needed`, mostly before all is read; writes the states reached.
 
     Args:
         lm: its arrays as pointers.
@@ -59,39 +95,23 @@ def step(lm: Automaton, states: Any, components: int, characters: int, c: int, r
     for m in range(components):
         reached[m] = states[m]
     total = 0.0
-    for i in range(lm.text_first[c], lm.text_first[c + 1]):
+    first, end = lm.text_first[c], lm.text_first[c + 1]
+    for i in range(first, end):
         mixed = 0.0
         for m in range(components):
-            state = reached[m]
+            state = np.int64(reached[m])
             wanted = np.int64(lm.text[m * characters + i])
             log_prob = lm.text_share[m * characters + i]
             while True:
-                low = np.int64(lm.state_numbers[8 * state])
-                if lm.state_numbers[8 * state + 1] < 0:
-                    low += wanted
+                if components == 1 and i == first and log_prob + lm.singles[16 * state + 1] + lm.ceiling[c] < needed:
+                    return -math.inf
+                at = _arc(lm, state, wanted)
+                if at >= 0:
                     break
-                word = lm.state_bits[4 * state + 2]
-                if wanted >= 64:
-                    low += ones(word)
-                    word = lm.state_bits[4 * state + 3]
-                if wanted < KNOWN_BITS:
-                    low += ones(word & ((1 << (wanted & 63)) - 1))
-                    if (word >> (wanted & 63)) & 1:
-                        break
-                else:
-                    low += ones(word)
-                    count = lm.state_numbers[8 * state + 8] - low
-                    found = count > 0
-                    while count > 1:
-                        half = count >> 1
-                        low += half * (lm.arc_numbers[4 * (low + half)] <= wanted)
-                        count -= half
-                    if found and lm.arc_numbers[4 * low] == wanted:
-                        break
-                log_prob += lm.state_weights[4 * state + 1]
-                state = lm.state_numbers[8 * state + 1]
-            log_prob += lm.arc_weights[2 * low + 1]
-            reached[m] = lm.arc_numbers[4 * low + 1]
+                log_prob += lm.weights[8 * state + 1]
+                state = np.int64(lm.numbers[16 * state])
+            log_prob += lm.weights[2 * at + 1]
+            reached[m] = lm.numbers[4 * at + 1]
             if components == 1:
                 total += log_prob
             else:
@@ -104,7 +124,7 @@ def step(lm: Automaton, states: Any, components: int, characters: int, c: int, r
 @entry
 def automaton_step(lm: Automaton, states: np.ndarray, c: int, reached: np.ndarray) -> float:
     """:func:`step`, to be called from Python."""
-    return step(pointers(lm), states, states.shape[0], lm.text.shape[1], c, reached)
+    return step(pointers(lm), states, states.shape[0], lm.text.shape[1], c, reached, -math.inf)
 
 
 @entry
@@ -114,29 +134,41 @@ def walk(lm: Automaton, each: np.ndarray) -> None:
     states = lm.start.copy()
     reached = lm.start.copy()
     for c in range(each.shape[0]):
-        each[c] = step(model, states, states.shape[0], lm.text.shape[1], c, reached)
+        each[c] = step(model, states, states.shape[0], lm.text.shape[1], c, reached, -math.inf)
         states[:] = reached
 
 
-def packed_states(first: np.ndarray, suffix: np.ndarray, backoff: np.ndarray, character: np.ndarray) -> np.ndarray:
-    """States side by side, (4 · states,) float64 where a line of the processor's memory begins: where the arcs of each
-    start, (states,) int32 like its suffix, and its weight; and the bits of the characters of its arcs, (arcs,).
+def packed(
+    first: np.ndarray, suffix: np.ndarray, most: np.ndarray, backoff: np.ndarray, arcs: Arcs, before: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The memory of a component as :class:`Automaton` describes it, (8 · lines,) float64, and the number of every state
+    in it, (states,).
+
+    Args:
+        first: (states + 1,) where the arcs of each state start.
+        suffix, most, backoff: (states,) of each the shorter context, the highest log-probability after it, and the
+            weight of going on in the shorter one.
+        before: lines of other components.
     """
-    memory = np.zeros(4 * len(first) + 8)
-    memory = memory[-memory.ctypes.data % 64 // 8 :][: 4 * len(first)]
-    memory.view(np.int32)[0::8], memory.view(np.int32)[1::8] = first, suffix
-    memory[1::4] = backoff
+    many, further = np.diff(first), arcs.character >= KNOWN_BITS
+    counted = int(first[1] > KNOWN_BITS)
+    ends = np.cumsum((many + counted + 5) // 4)
+    line = np.concatenate([[0], ends[:-1]])
+    memory = np.zeros(8 * ends[-1])
+    numbers, bits = memory.view(np.int32), memory.view(np.uint64)
+    numbers[16 * line] = np.where(suffix < 0, -1, before + line[suffix])
+    memory.view(np.float32)[16 * line + 1] = np.nextafter(most.astype(np.float32), np.float32(np.inf))
+    memory[8 * line + 1] = backoff
     for i in range(KNOWN_BITS // 64):
-        bits = np.where(character >> 6 == i, np.uint64(1) << (character & 63).astype(np.uint64), np.uint64(0))
+        own = np.where(arcs.character >> 6 == i, np.uint64(1) << (arcs.character & 63).astype(np.uint64), np.uint64(0))
         # Each bit is there once, so that a difference of sums has the bits of a state, whatever the sums are.
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(bits, dtype=np.uint64)])
-        memory.view(np.uint64)[2 + i :: 4] = np.diff(sums[first], append=sums[-1:])
-    return memory
-
-
-def packed_arcs(character: np.ndarray, target: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
-    """Arcs side by side, (2 · arcs,) float64: character and target, (arcs,) int32 each, and log-probability."""
-    memory = np.zeros((len(log_prob), 2))
-    memory.view(np.int32)[:, 0], memory.view(np.int32)[:, 1] = character, target
-    memory[:, 1] = log_prob
-    return memory.reshape(-1)
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(own, dtype=np.uint64)])
+        bits[8 * line + 2 + i] = np.diff(sums[first])
+    at = np.repeat(4 * line + 2 - first[:-1], many) + np.arange(len(further))
+    if counted:
+        at[first[1] :] += further[first[1] :]
+        counts = np.diff(np.concatenate([[0], np.cumsum(further)])[first])
+        numbers[4 * (4 * line + 2 + many - counts)[1:]] = counts[1:]
+    numbers[4 * at], numbers[4 * at + 1] = arcs.character, before + line[arcs.target]
+    memory[2 * at + 1] = arcs.log_prob
+    return memory, before + line

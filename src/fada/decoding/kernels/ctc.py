@@ -93,6 +93,8 @@ _LOWEST = -1e300
 _FEW_HYPOTHESES = 12
 """So many are kept in order; more of them in a heap, the worst in front."""
 _ROUNDING = 1.0 + 1e-12
+_ROUNDED = 1e-9
+"""No score is wrong by as much."""
 _TINY = 1e-30
 """Probabilities are rescaled when the largest falls below this."""
 _HUGE = 1.0 / _TINY
@@ -114,13 +116,12 @@ class Target(NamedTuple):
 
 
 @njit(**INLINED)
-def _most(beam: Beam, terms: Terms, lm: Automaton, s: int, c: int) -> float:
-    """The highest log-probability that the language model can give class `c` after hypothesis `s`."""
-    rows = shifted(beam.lm_context, s * terms.components)
-    most = lm.bounds[np.int64(rows[0]) * terms.V + c]
-    for m in range(1, terms.components):
-        most = max(most, lm.bounds[np.int64(rows[m]) * terms.V + c])
-    return most
+def _most(beam: Beam, terms: Terms, lm: Automaton, s: int) -> float:
+    """The most that the language model can add for any character after hypothesis `s`."""
+    most = -math.inf
+    for m in range(terms.components):
+        most = max(most, np.float64(lm.singles[16 * np.int64(beam.lm_state[s * terms.components + m]) + 1]))
+    return terms.lm_weight * most
 
 
 @njit(**PART)
@@ -131,7 +132,7 @@ def _set_ceilings(
     for c in range(terms.V):
         ceiling = target.ceiling[c]
         if lm is not None:
-            ceiling += terms.lm_weight * lm.anywhere[c]
+            ceiling += terms.lm_weight * lm.ceiling[c]
         if table is not None and table.cell[c] == GENERAL:
             ceiling += loose
         beam.ceiling[c] = ceiling
@@ -205,7 +206,7 @@ def _start(beam: Beam, terms: Terms, target: Target, table: TableArrays | None, 
     if lm is not None:
         for m in range(terms.components):
             beam.lm_state[m] = lm.start[m]
-            beam.lm_context[m] = lm.context[lm.start[m]]
+        value_of[REACH] = _most(beam, terms, lm, 0)
     if table is not None:
         if terms.guided:
             for i in range(terms.n):
@@ -216,7 +217,7 @@ def _start(beam: Beam, terms: Terms, target: Target, table: TableArrays | None, 
             else:
                 value_of[DISTANCE] = _recounted(terms, tally, 0, target.reference)
         value_of[REST] = -terms.mu * value_of[DISTANCE]
-        value_of[REACH] = -max(0.0, terms.mu * value_of[DISTANCE] - beam.most_relief[0])
+        value_of[REACH] -= max(0.0, terms.mu * value_of[DISTANCE] - beam.most_relief[0])
         value_of[CONSTANT] = target.q_mean
 
 
@@ -291,17 +292,6 @@ def _rank(beam: Beam, terms: Terms, n_active: int, root: int) -> tuple[int, floa
             lowest_score = min(lowest_score, value)
             largest = max(largest, mass)
     return size, best_base, lowest_score if size == terms.K else -math.inf, largest
-
-
-@njit(**INLINED)
-def _fetch_ahead(beam: Beam, terms: Terms, lm: Automaton, n_active: int) -> None:
-    """Have at hand where the language model will look after the hypotheses: most of its time is waiting for memory."""
-    M = terms.components
-    for a in range(n_active):
-        for m in range(M):
-            state = 8 * np.int64(beam.lm_state[beam.active[a] * M + m])
-            fetch(shifted(lm.arc_weights, 2 * np.int64(lm.state_numbers[state])))
-            fetch(shifted(lm.state_weights, 4 * np.int64(max(lm.state_numbers[state + 1], 0))))
 
 
 @njit(**INLINED)
@@ -431,15 +421,27 @@ def _remembers(beam: Beam, terms: Terms, at: int, s: int, c: int) -> bool:
 
 
 @njit(**PART)
-def _ask(beam: Beam, terms: Terms, lm: Automaton, at: int, s: int, c: int) -> None:
-    """Ask the language model of class `c` after hypothesis `s`, and remember what it says."""
+def _ask(beam: Beam, terms: Terms, lm: Automaton, at: int, s: int, c: int, needed: float) -> float:
+    """Ask the language model of class `c` after hypothesis `s`, and remember what it says; -inf if that is less than
+    `needed`.
+    """
     M = terms.components
     remembered = shifted(beam.memo, at * (2 * M + 1))
     states = shifted(beam.lm_state, s * M)
+    said = step(lm, states, M, terms.characters, c, shifted(remembered, M + 1), needed)
     for m in range(M):
         remembered[m] = states[m]
-    remembered[M] = c + 1
-    beam.memo_value[at] = step(lm, states, M, terms.characters, c, shifted(remembered, M + 1))
+    remembered[M] = c + 1 if said > -math.inf else 0
+    beam.memo_value[at] = said
+    return said
+
+
+@njit(**INLINED)
+def _fetch_ahead(beam: Beam, terms: Terms, lm: Automaton, at: int) -> None:
+    """Have at hand soon what an answer leads to: most of the time of a language model is waiting for memory."""
+    M = terms.components
+    for m in range(M):
+        fetch(shifted(lm.weights, 8 * np.int64(beam.memo[at * (2 * M + 1) + M + 1 + m])))
 
 
 @njit(**INLINED)
@@ -463,6 +465,7 @@ def _extend(
     best_gain, best_class, slack = beam.best_gain, beam.best_class, beam.slack
     lam, K, V = terms.lam, terms.K, terms.V
     now = beam.counter[FRAME]
+    per_weight = 1.0 / terms.lm_weight if lm is not None else 0.0
     if K <= _FEW_HYPOTHESES:
         for i in range(size):
             insert(beam.score, beam.key, i, K, beam.score[i], beam.key[i])
@@ -499,13 +502,6 @@ def _extend(
                 is_general = False
                 if table is not None:
                     is_general = _is_general(terms, table, place_of[s * PLACES + TAIL], c)
-                told = 0.0
-                if lm is not None:
-                    at = _memo_place(beam, terms, s, c)
-                    known = _remembers(beam, terms, at, s, c)
-                    told = terms.lm_weight * (beam.memo_value[at] if known else _most(beam, terms, lm, s, c))
-                    if not is_general and value + told < lowest_score:
-                        continue
                 if table is not None:
                     if is_general:
                         program = _program_of(terms, table, place_of[s * PLACES + TAIL], c)
@@ -516,18 +512,23 @@ def _extend(
                             continue
                         value = _after_program(beam, terms, target, table, s, c, program, value)
                     elif terms.guided:
-                        room_left = value + told - lowest_score
+                        room_left = value - lowest_score
+                        if lm is not None:
+                            room_left += _most(beam, terms, lm, s) + terms.lm_weight * lm.ceiling[c]
                         value = _after_character(beam, terms, target, s, table.cell[c], value, room_left)
                         if value == -math.inf:
                             continue
                 if lm is not None:
-                    if value + told < lowest_score:
-                        continue
-                    if not known:
-                        _ask(beam, terms, lm, at, s, c)
-                    value += terms.lm_weight * beam.memo_value[at]
+                    at = _memo_place(beam, terms, s, c)
+                    if _remembers(beam, terms, at, s, c):
+                        value += terms.lm_weight * beam.memo_value[at]
+                    else:
+                        needed = (lowest_score - value - _ROUNDED) * per_weight
+                        value += terms.lm_weight * _ask(beam, terms, lm, at, s, c, needed)
                 if value < lowest_score:
                     continue
+                if lm is not None:
+                    _fetch_ahead(beam, terms, lm, at)
                 key = (np.int64(s) << terms.shift) | c
                 added += 1
                 if K <= _FEW_HYPOTHESES:
@@ -652,10 +653,11 @@ def _enter(
     place_of[d * PLACES + NODE] = _child_of(beam, place_of[s * PLACES + NODE], c)
     place_of[d * PLACES + LAST] = c
     extra = value_of[s * VALUES + EXTRA] + target.weights[c]
+    most = 0.0
     if lm is not None:
         at = _memo_place(beam, terms, s, c)
         if not _remembers(beam, terms, at, s, c):
-            _ask(beam, terms, lm, at, s, c)
+            _ask(beam, terms, lm, at, s, c, -math.inf)
         said = beam.memo_value[at]
         value_of[d * VALUES + LM_TOTAL] = value_of[s * VALUES + LM_TOTAL] + said
         extra += terms.lm_weight * said
@@ -663,10 +665,11 @@ def _enter(
         for m in range(M):
             state = beam.memo[at * (2 * M + 1) + M + 1 + m]
             beam.lm_state[d * M + m] = state
-            beam.lm_context[d * M + m] = lm.context[state]
-            fetch(shifted(lm.state_weights, 4 * np.int64(state)))
+            fetch(shifted(lm.weights, 8 * max(np.int64(lm.numbers[16 * np.int64(state)]), 0)))
+        most = _most(beam, terms, lm, d)
     if table is None:
-        value_of[d * VALUES + EXTRA] = value_of[d * VALUES + REST] = value_of[d * VALUES + REACH] = extra
+        value_of[d * VALUES + EXTRA] = value_of[d * VALUES + REST] = extra
+        value_of[d * VALUES + REACH] = extra + most
     else:
         cell = table.cell[c]
         length = np.int64(place_of[s * PLACES + LENGTH])
@@ -688,7 +691,8 @@ def _enter(
         elif table.reset[c] != KEEP:
             tail = table.reset[c]
         place_of[d * PLACES + TAIL] = tail
-        value_of[d * VALUES + EXTRA] = value_of[d * VALUES + REST] = value_of[d * VALUES + REACH] = extra
+        value_of[d * VALUES + EXTRA] = value_of[d * VALUES + REST] = extra
+        value_of[d * VALUES + REACH] = extra + most
         if terms.guided:
             _count_characters(beam, terms, target, table, s, d, cell, begin, end, length)
     return d
@@ -888,8 +892,6 @@ def search_lines(
                 _can_write(beam, terms, target, steps, c, unknown)
             else:
                 frame = shifted(rows, t * V)
-                if lm is not None and is_new:
-                    _fetch_ahead(beam, terms, model, n_active)
                 _stay(beam, terms, frame, t, n_active)
                 if beginnings is not None and root >= 0:
                     beam.value_of[root * VALUES + NEW_BLANK] = math.exp(forward[t, 0] - log_scale)

@@ -107,8 +107,6 @@ class Beam(NamedTuple):
     most_relief: np.ndarray
     lm_state: np.ndarray
     """(slots, components) int32 of the language model."""
-    lm_context: np.ndarray
-    """(slots, components) int32 the rows of its bounds."""
     memo: np.ndarray
     """(MEMO, 2 · components + 1) int32 what the language model was asked and reached: the states before, 1 + the class
     (0: nothing is here), the states after."""
@@ -303,7 +301,6 @@ _LAYOUT: dict[str, tuple[Any, str]] = {
     "computed_at": (types.int32, "classes"),
     "candidates": (types.int32, "classes"),
     "lm_state": (types.int32, "states"),
-    "lm_context": (types.int32, "states"),
     "memo": (types.int32, "questions"),
     "has_child": (types.uint8, "children"),
 }
