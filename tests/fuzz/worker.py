@@ -24,7 +24,7 @@ from tests.fuzz.readers import READERS
 
 MEMORY = 2 << 30
 """Bytes that reading a file of a few kilobytes may take beyond what the libraries take."""
-SECONDS = 5
+SECONDS = 15
 
 
 class TooSlow(BaseException):

@@ -125,11 +125,11 @@ def _drawn(document: Any, number: int, colours: bool) -> "Image.Image":
 
     try:
         page = document[number]
+        width, height = page.get_size()
+        scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
+        image = page.render(scale=scale, grayscale=not colours).to_pil().convert("RGB" if colours else "L")
     except pypdfium2.PdfiumError as error:
         raise FadaError(f"page {number + 1}: cannot be drawn ({error}). Export it as an image.") from None
-    width, height = page.get_size()
-    scale = min(_resolution(page) / POINTS_PER_INCH, (MAX_PIXELS / max(width * height, 1.0)) ** 0.5)
-    image = page.render(scale=scale, grayscale=not colours).to_pil().convert("RGB" if colours else "L")
     page.close()
     return image
 
