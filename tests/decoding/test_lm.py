@@ -139,6 +139,25 @@ def test_many_texts_have_the_log_probabilities_of_each(texts: list[str]) -> None
             assert component.encode(text).tolist() == [component.identities.get(c, UNKNOWN) for c in text]
 
 
+def test_characters_without_a_bit_of_their_own_are_found_as_the_others_are() -> None:
+    rng = np.random.default_rng(0)
+    letters = [chr(0x4E00 + i) for i in range(300)]
+    lines = ["".join(rng.choice(letters, 40)) for _ in range(60)]
+    model = CharNgram.train(lines, 3)
+    (component,) = model.components
+    for text in [*lines[:5], "".join(rng.choice(letters, 100)) + "a"]:
+        state, expected = component.start, []
+        for identity, share in zip(component.encode(text), component.shares(component.encode(text)), strict=True):
+            total = share
+            while identity not in component.character[(arcs := slice(*component.first[state : state + 2]))]:
+                total += component.backoff[state]
+                state = component.suffix[state]
+            arc = arcs.start + int(np.flatnonzero(component.character[arcs] == identity)[0])
+            expected.append(total + component.log_prob[arc])
+            state = component.target[arc]
+        assert model.character_log_probs(text).tolist() == pytest.approx(expected, abs=1e-12)
+
+
 @pytest.mark.parametrize("smoothing", ["witten-bell", "kneser-ney"])
 def test_no_class_is_more_probable_than_what_its_state_says(smoothing: str) -> None:
     rng = np.random.default_rng(3)

@@ -665,7 +665,8 @@ def _enter(
         for m in range(M):
             state = beam.memo[at * (2 * M + 1) + M + 1 + m]
             beam.lm_state[d * M + m] = state
-            fetch(shifted(lm.weights, 8 * max(np.int64(lm.numbers[16 * np.int64(state)]), 0)))
+            shorter: Any = np.int64(lm.numbers[16 * np.int64(state)])
+            fetch(shifted(lm.weights, 8 * max(shorter, 0)))
         most = _most(beam, terms, lm, d)
     if table is None:
         value_of[d * VALUES + EXTRA] = value_of[d * VALUES + REST] = extra
