@@ -19,10 +19,10 @@ def column(left: int, right: int, count: int = 8, top: float = 100.0) -> list[Ro
     return [row(left, right, top + DISTANCE * i) for i in range(count)]
 
 
-def order_of(rows: list[Row], *expected: Row, **options: bool) -> bool:
+def order_of(rows: list[Row], *expected: Row, right_to_left: bool = False) -> bool:
     """Whether the rows are read in this order."""
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    blocks, _ = arrange(shuffled, 1000, DISTANCE, **options)
+    blocks, _ = arrange(shuffled, 1000, DISTANCE, right_to_left=right_to_left)
     return [id(r) for block in blocks for r in block.rows] == [id(r) for r in expected]
 
 
