@@ -65,9 +65,9 @@ class _Inference(NopythonTypeInference):
     def run_pass(self, state: Any) -> bool:
         """Infer the types of a function, and of the parts that it calls."""
         context = state.typingctx
-        if "_resolve_user_function_type" in vars(context):  # a part, met in the function that calls it
-            return super().run_pass(state)
-        resolve = context._resolve_user_function_type
+        resolve = getattr(context, "_resolve_user_function_type", None)
+        if resolve is None or "_resolve_user_function_type" in vars(context):
+            return super().run_pass(state)  # another numba, or a part, met in the function that calls it
 
         def remembered(function: Any, arguments: Any, named: Any, literals: Any = None) -> Any:
             if not isinstance(function, types.Function) or named or not all(map(_is_number, arguments)):
