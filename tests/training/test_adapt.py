@@ -206,8 +206,8 @@ def test_a_damaged_model_to_begin_with_is_a_sentence_and_nothing_is_lost(
 ) -> None:
     sound = getattr(model_folders, f"{kind}_folder")(tmp_path / "sound")
     data, model, begun = sound_folder(tmp_path / "lines"), tmp_path / "model", tmp_path / "begun"
-    adapting = ["adapt", "--lines", str(data / "train.parquet"), "--fewest-steps", "2", "--epochs", "1", "--threads", "1"]
-    adapting.append(str(model))
+    adapting = ["adapt", "--lines", str(data / "train.parquet"), "--threads", "1", str(model)]
+    adapting += ["--fewest-steps", "2", "--epochs", "1"]
     training = ["train", "--data", str(data), "--domain-column", "domain", "--epochs", "1", "--model", str(model)]
     shutil.copytree(sound, model)
     with monkeypatch.context() as patch:
