@@ -35,7 +35,6 @@ from tests.support.machines import FAIR, Machines, below, called, end, started
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(1800),
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra [scale] is not installed"),
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc"),
 ]

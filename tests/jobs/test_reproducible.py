@@ -121,7 +121,6 @@ def expected(ways: Ways) -> bytes:
 
 RAY = (
     pytest.mark.slow,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra [scale] is not installed"),
 )
 

@@ -55,7 +55,6 @@ def hand(folder: Path) -> list[str]:
     return texts
 
 
-@pytest.mark.timeout(900)
 def test_the_model_learns_from_confirmed_lines_and_the_page_is_read_again(
     browser: Browser, server: Server, tmp_path: Path
 ) -> None:
@@ -117,7 +116,6 @@ def test_the_model_learns_from_confirmed_lines_and_the_page_is_read_again(
     tab.context.close()
 
 
-@pytest.mark.timeout(600)
 def test_sound_is_dropped_heard_and_typed(browser: Browser, tmp_path: Path) -> None:
     served = Server(tmp_path / "project", whisper_folder(tmp_path / "whisper"))
     served.start()

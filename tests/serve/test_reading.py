@@ -59,7 +59,6 @@ def upload(client: Any, files: list[tuple[str, bytes]], **form: Any) -> Any:
     return client.post("/api/documents", files=[("files", file) for file in files], data=form).json()
 
 
-@pytest.mark.timeout(600)
 def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -69,7 +68,7 @@ def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
     line_picture("of a pdf").save(document_file, format="PDF")
     files = [*page_files(), ("more.zip", stream.getvalue()), ("zoo.pdf", document_file.getvalue())]
     told = upload(client, files, name="a book")
-    job = finished(client, told["job"]["id"], 500)
+    job = finished(client, told["job"]["id"])
     assert job["state"] == "done", job
     document = client.get(f"/api/documents/{told['document']['id']}").json()
     assert [page["name"] for page in document["pages"]] == ["page", "line9", "line10", "zoo-0001"]
@@ -87,16 +86,15 @@ def test_pages_and_lines_are_read_and_given_text_stays(client: Any) -> None:
     assert json.loads(events.split("data: ")[1].split("\n")[0])["state"] == "done"
     split = client.post(f"/api/lines/{lines[0]['id']}/split", json={"version": lines[0]["version"], "at": 0.5}).json()
     newest = max(job["id"] for job in client.get("/api/jobs").json())
-    assert finished(client, newest, 300)["state"] == "done"
+    assert finished(client, newest)["state"] == "done"
     again = client.get(f"/api/lines/{split[1]['id']}").json()
     assert again["state"] == "typed"
     assert client.desk.line(again["id"])["emission"]
 
 
-@pytest.mark.timeout(600)
 def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
     told = upload(client, [("a.wav", tone()), ("b.heic", heic(line_picture("fine")))])
-    job = finished(client, told["job"]["id"], 500)
+    job = finished(client, told["job"]["id"])
     assert job["state"] == "done"
     assert any("reads image" in problem for problem in job["result"]["problems"])
     pages = client.get(f"/api/documents/{told['document']['id']}").json()["pages"]
@@ -109,7 +107,6 @@ def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
         assert (picture.format, picture.mode, picture.size) == ("PNG", "RGB", (pages[1]["width"], pages[1]["height"]))
 
 
-@pytest.mark.timeout(600)
 def test_sound_is_read_by_a_model_that_writes_tokens(tmp_path: Path) -> None:
     from tests.support.model_folders import whisper_folder
 
@@ -117,7 +114,7 @@ def test_sound_is_read_by_a_model_that_writes_tokens(tmp_path: Path) -> None:
     with opened(tmp_path / "desk", model=str(model)) as client:
         assert client.get("/api/models").json()[0]["kind"] == "tokens"
         told = upload(client, [("a.wav", tone())])
-        job = finished(client, told["job"]["id"], 500)
+        job = finished(client, told["job"]["id"])
         assert job["state"] == "done"
         assert job["result"]["problems"] == []
         line = client.get("/api/pages/1").json()["lines"][0]
@@ -137,7 +134,6 @@ def tone() -> bytes:
     return sound.getvalue()
 
 
-@pytest.mark.timeout(600)
 def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) -> None:
     desk = client.desk
     document = put_document(desk, model=desk.default_model, pages=2, emitted=False)
@@ -148,12 +144,10 @@ def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) ->
     assert pid is not None
     asked = repr(worker._numbers)
     job = desk.jobs.add("read", document)["id"]
-    end = time.monotonic() + 300
     while repr(worker._numbers) == asked:  # until it was given the first page
-        assert time.monotonic() < end
         time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
-    assert finished(client, job, 300)["state"] == "done"
+    assert finished(client, job)["state"] == "done"
     pages = client.get(f"/api/documents/{document}").json()["pages"]
     assert [page["state"] for page in pages] == ["failed", "read"]
     assert "ended unexpectedly" in pages[0]["message"]
@@ -208,7 +202,6 @@ def test_unfinished_jobs_go_on_with_the_next_server(tmp_path: Path) -> None:
         assert finished(client, number)["state"] == "done"
 
 
-@pytest.mark.timeout(600)
 def test_adapting_needs_confirmed_lines_and_can_be_cancelled(client: Any) -> None:
     document = put_document(client.desk, [f"line {'abcdef'[i]}" for i in range(6)], model=client.desk.default_model)
     page = client.get(f"/api/documents/{document}").json()["pages"][0]["id"]
@@ -217,12 +210,10 @@ def test_adapting_needs_confirmed_lines_and_can_be_cancelled(client: Any) -> Non
         client.patch(f"/api/lines/{line['id']}", json={"version": line["version"], "state": "confirmed"})
     job = client.post(f"/api/documents/{document}/adapt").json()
     assert client.post(f"/api/documents/{document}/adapt").status_code == 400
-    end = time.monotonic() + 100
     while client.get(f"/api/jobs/{job['id']}").json()["state"] == "queued":
-        assert time.monotonic() < end
         time.sleep(0.02)
     client.delete(f"/api/jobs/{job['id']}")
-    assert finished(client, job["id"], 60)["state"] == "cancelled"
+    assert finished(client, job["id"])["state"] == "cancelled"
     assert client.get(f"/api/documents/{document}").json()["model"] == client.desk.default_model
 
 

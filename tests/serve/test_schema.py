@@ -48,7 +48,6 @@ BOUNDS = settings(
 )
 
 
-@pytest.mark.timeout(900)
 def test_no_request_makes_the_server_fail(address: str) -> None:
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json").exclude(path_regex="/events$")
     found: list[Any] = [*schema.get_all_operations()]
@@ -61,7 +60,7 @@ def test_no_request_makes_the_server_fail(address: str) -> None:
         def asked(case: Any) -> None:
             numbers = case.path_parameters or {}
             case.path_parameters = {n: v % 4 + 1 if isinstance(v, int) and v > 0 else v for n, v in numbers.items()}
-            case.call_and_validate(checks=CHECKS, timeout=60)
+            case.call_and_validate(checks=CHECKS, timeout=900)
 
         asked()
 

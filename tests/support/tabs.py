@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.support import browsers
 from tests.support.desks import SERVER
 
-PATIENCE = 90_000
+PATIENCE = 600_000
 """Milliseconds: tests share their machine."""
 in_a_browser = [
     pytest.mark.browser,

@@ -139,7 +139,8 @@ def test_other_kinds_of_models_adapt_by_the_same_command(kind: str, tmp_path: Pa
 @pytest.mark.timeout(900)
 def test_a_killed_adaptation_goes_on_and_ends_the_same(base: Path, corrected: list[Line], tmp_path: Path) -> None:
     write_parquet(corrected, tmp_path / "lines.parquet")
-    command = ["adapt", str(base), "--folds", "2", "--lines", str(tmp_path / "lines.parquet"), "--epochs", "8", "--out"]
+    command = ["adapt", str(base), "--folds", "2", "--lines", str(tmp_path / "lines.parquet"), "--epochs", "8"]
+    command += ["--fewest-steps", "40", "--out"]
     run_fada(*command, tmp_path / "whole", "--threads", 1)
     killed = [*command, str(tmp_path / "killed"), "--threads", "2"]  # side by side: the same result
     job = subprocess.Popen([*FADA, *killed], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -205,7 +206,8 @@ def test_a_damaged_model_to_begin_with_is_a_sentence_and_nothing_is_lost(
 ) -> None:
     sound = getattr(model_folders, f"{kind}_folder")(tmp_path / "sound")
     data, model, begun = sound_folder(tmp_path / "lines"), tmp_path / "model", tmp_path / "begun"
-    adapting = ["adapt", "--lines", str(data / "train.parquet"), str(model)]
+    adapting = ["adapt", "--lines", str(data / "train.parquet"), "--threads", "1", str(model)]
+    adapting += ["--fewest-steps", "2", "--epochs", "1"]
     training = ["train", "--data", str(data), "--domain-column", "domain", "--epochs", "1", "--model", str(model)]
     shutil.copytree(sound, model)
     with monkeypatch.context() as patch:

@@ -237,7 +237,6 @@ def test_any_bytes_are_read_or_skipped(tmp_path: Path, content: bytes, ending: s
         assert line.id
 
 
-@pytest.mark.timeout(900)
 def test_a_million_rows_are_read_in_constant_memory(folder: Path) -> None:
     program = """
         import resource
