@@ -612,12 +612,12 @@ READERS = {
     "tuned": Reader(_copied("run/tuned.json"), _by("tuning.tuned:Tuned.load")),
     "recipe": Reader(_file("recipe.yaml", _RECIPE), _read_recipe),
     "nbest": Reader(_copied("nbest.parquet"), _by("decoding.nbest:NBest.load")),
-    "model-config": Reader(_copied("config.json", "model"), _read_model, share=2),
+    "model-config": Reader(_copied("config.json", "model"), _read_model),
     "model-processor": Reader(_copied("crnn_processor.json", "model"), _read_model),
     "model-weights": Reader(_copied("model.safetensors", "model"), _read_model),
     "model-decoder": Reader(_decoder, _read_decoder),
     **{
-        kind: Reader(_model_folder(kind), _read_model, share=8)
+        kind: Reader(_model_folder(kind), _read_model, share=4)
         for kind in ("trocr", "whisper", "wav2vec2_with_alphabet")
     },
     "run-config": Reader(_copied("config.json", "run"), lambda path: _open_run(path.parent)),
@@ -641,11 +641,11 @@ READERS = {
     "kenlm-probing": Reader(_kenlm("probing"), _read_kenlm),
     "pdf": Reader(_pdf, _read_pdf),
     "trials": Reader(_trials, _read_trials),
-    "study": Reader(_study, lambda path: _search_jointly(path, 3), share=2),
+    "study": Reader(_study, lambda path: _search_jointly(path, 3)),
     "result": Reader(_result("json"), _read_results),
     "result-texts": Reader(_result("parquet"), _read_results),
     "lipogram": Reader(_lipogram, _read_lipogram, share=4),
-    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=20),
+    "checkpoint": Reader(_checkpoint, _read_checkpoint, share=8),
 }
 
 
