@@ -35,7 +35,7 @@ from fada.training.checkpoints import last_checkpoint
 from fada.training.lines import LineDataset, check_lines, prepared, tell_left_out, tell_pooled
 from fada.training.reading import distances_from_targets, score_texts
 from fada.training.settings import TrainSettings, refuse_other_settings
-from fada.training.trainer import FadaTrainer
+from fada.training.trainer import FadaTrainer, on_cpu
 from fada.tuning.decode import GREEDY, decode_systems
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ def train(settings: TrainSettings) -> Run:
 
 def _train(settings: TrainSettings) -> Run:
     out = settings.out
+    if settings.precision == "fp16" and on_cpu(settings):
+        raise FadaError("precision is 'fp16', which torch trains with on a GPU alone, and here a CPU trains. Use bf16.")
     if settings.lam_schedule == "adaptive" and not settings.shows_gradients:
         raise FadaError(
             "lam_schedule is 'adaptive', which needs the gradients at the network's output: "

@@ -276,6 +276,11 @@ def _sound(checkpoint: Path) -> Iterator[None]:
         ) from None
 
 
+def on_cpu(settings: TrainSettings) -> bool:
+    """Whether the processor itself trains: it was asked for, or there is nothing else."""
+    return settings.device == "cpu" or not torch.accelerator.is_available()
+
+
 def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Network) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(checkpoints),
@@ -299,7 +304,7 @@ def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Network) 
         greater_is_better=False,
         restore_callback_states_from_checkpoint=True,
         seed=settings.seed,
-        use_cpu=settings.device == "cpu",
+        use_cpu=on_cpu(settings),
         remove_unused_columns=False,
         dataloader_pin_memory=False,
         ddp_find_unused_parameters=False,
