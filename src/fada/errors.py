@@ -1,5 +1,8 @@
 """The one exception that is the user's to mend, and which extra brings which package."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 EXTRAS = {
     "accelerate": "train",
     "datasets": "hub",
@@ -45,6 +48,15 @@ class Interrupted(Exception):  # noqa: N818 - nothing went wrong
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextmanager
+def needing(package: str, extra: str, purpose: str) -> Iterator[None]:
+    """Imports of an optional dependency in the block; one that is not installed is told as in :func:`missing_extra`."""
+    try:
+        yield
+    except ImportError:
+        raise missing_extra(package, extra, purpose) from None
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> FadaError:

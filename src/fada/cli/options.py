@@ -21,9 +21,7 @@ PANEL = "Reading"
 KNOWLEDGE = "Knowledge"
 
 EQUIVALENCES = typer.Option(
-    None,
-    "--equivalences",
-    help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation.",
+    None, "--equivalences", help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation."
 )
 SHARD = typer.Option(
     None,
@@ -152,8 +150,7 @@ class ClusterOptions:
         Path | None, _option("ray-token", "File with the token that the cluster asks for.", CLUSTER)
     ] = None
     jobs: Annotated[
-        int | None,
-        _option("jobs", "Models or pieces of work side by side on the cluster. [one a CPU]", CLUSTER, min=1),
+        int | None, _option("jobs", "Models or pieces of work side by side on the cluster. [one a CPU]", CLUSTER, min=1)
     ] = None
 
     def cluster(self, device: str = "cpu", jobs: int | None = None) -> "Cluster | None":

@@ -80,7 +80,7 @@ def print_rows(
         table.add_row(*(_cell(value, digits) for value in row.values()))
     console = Console()
     if console.measure(table, options=console.options.update(max_width=_ANY_WIDTH)).minimum > console.width:
-        table.padding = (0, 0)  # type: ignore[assignment]
+        table.padding = (0, 0)
     console.print(table)
 
 

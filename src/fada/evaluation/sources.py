@@ -27,7 +27,7 @@ from fada.data.read import refuse_markup
 from fada.data.reading import COLUMN_NAMES
 from fada.data.source import read_lines
 from fada.data.write import RECORD
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.evaluation.predictions import PREDICTIONS, SCORE_COLUMNS, PathLike, Systems, page_of, stored_settings
 
 REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
@@ -196,12 +196,7 @@ def _rows_of_split(columns: dict[str, list[Any]], split: str | None, file: Path)
 
 
 def _pick(
-    columns: Mapping[str, Any],
-    wanted: str | None,
-    usual: Sequence[str],
-    role: str,
-    file: Path,
-    optional: bool = False,
+    columns: Mapping[str, Any], wanted: str | None, usual: Sequence[str], role: str, file: Path, optional: bool = False
 ) -> str:
     """The name of the column for a role; empty if there is none and none is needed."""
     if wanted is not None:
@@ -399,10 +394,8 @@ def _unlike(expected: Sequence[_Text], found: Sequence[_Text]) -> float:
 
 def _by_text(expected: Sequence[_Text], found: Sequence[_Text]) -> list[int]:
     """For each reference its hypothesis, with the smallest sum of edit distances; every line is used once."""
-    try:
+    with needing("scipy", "analysis", "pairing lines by their text"):
         from scipy.optimize import linear_sum_assignment
-    except ImportError:
-        raise missing_extra("scipy", "analysis", "pairing lines by their text") from None
     texts = [[line.text or "" for line in side] for side in (expected, found)]
     costs = process.cdist(*texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
     return linear_sum_assignment(costs)[1].tolist()

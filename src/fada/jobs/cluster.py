@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.jobs.batches import document_of
 from fada.jobs.documents import Documents
-from fada.jobs.journal import Row
+from fada.jobs.journal import Row, failed_row
 from fada.jobs.reader import Reader
 
 if TYPE_CHECKING:
@@ -87,10 +87,8 @@ class Cluster:
         if token is not None:
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.resolve())}
         try:
-            try:
+            with needing("ray", "scale", "running on a Ray cluster"):
                 import ray  # reads the environment once
-            except ImportError:
-                raise missing_extra("ray", "scale", "running on a Ray cluster") from None
             self._connect(ray)
             try:
                 yield Running(ray, self)
@@ -267,7 +265,7 @@ def read_on(
     """
     make = partial(_reading, reader.weights, reader.knowledge, reader.automatic, reader.recognizer.looks)
     for batch, rows in on_actors(cluster, out, model, make, batches, reader.documents):
-        yield batch, rows or [{"id": line.id, "source": line.source or line.id, "error": DIED} for line in batch]
+        yield batch, rows or [failed_row(line, DIED) for line in batch]
 
 
 def _reading(

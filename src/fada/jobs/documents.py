@@ -18,7 +18,7 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.batches import document_of, in_parts
-from fada.jobs.journal import Row
+from fada.jobs.journal import Row, failed_row
 
 if TYPE_CHECKING:
     from fada.models.recognizer import Recognizer
@@ -86,7 +86,7 @@ class Documents:
                 search = BeamSearch(found, decision.knowledge)
                 rows += rows_of(part, search.hypotheses(decision.weights, alignment=True))
             except FadaError as reason:
-                rows += [{"id": line.id, "source": line.source or line.id, "error": str(reason)} for line in part]
+                rows += [failed_row(line, str(reason)) for line in part]
         if known is None:
             rows[0]["read_with"] = {"document": document, **decision.record()}
         return rows

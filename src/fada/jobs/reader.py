@@ -12,7 +12,7 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.jobs.batches import in_parts
 from fada.jobs.documents import Documents
-from fada.jobs.journal import Row
+from fada.jobs.journal import Row, failed_row
 
 if TYPE_CHECKING:
     from fada.models.recognizer import Recognizer
@@ -42,10 +42,7 @@ class Reader:
             return self.documents.rows(batch, _found_rows)
         rows: list[Row] = []
         for read, part, error in in_parts(batch, self._rows):
-            if error is None:
-                rows += read
-            else:
-                rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
+            rows += read if error is None else [failed_row(line, error) for line in part]
         return rows
 
     def _rows(self, batch: Sequence[Line]) -> list[Row]:

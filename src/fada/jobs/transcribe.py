@@ -22,7 +22,7 @@ from fada.jobs.cluster import Cluster, read_on
 from fada.jobs.documents import Documents, other_language
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.reader import Reader
-from fada.jobs.shards import Shard, Share
+from fada.jobs.shards import Shard, Share, anywhere
 from fada.models.folders import is_model_folder, resolve
 from fada.text.characters import OTHER, visible
 
@@ -161,11 +161,9 @@ def transcribe(
         if share is not None:
             share.unreadable = tally.failed
         notes = _notes(lines, job, tally, documents, journal.rows)
-        blank = [
-            (file, base)
-            for file, base in lines.blank
-            if share is None or share.shard.owns(file.relative_to(base).as_posix())
-        ]
+        blank = lines.blank
+        if share is not None:
+            blank = [(file, base) for file, base in blank if share.shard.owns(file.relative_to(base).as_posix())]
         if blank and chosen_format(out, format) == "same":
             notes.append(f"files without text lines, copied as they are: {len(blank)}")
         if resumed:
@@ -176,9 +174,7 @@ def transcribe(
         files = write_transcriptions(results, out, format, provenance=provenance, blank=blank)
         notes = [*_doubts(recognizer, own, job.known, tally), *tally.notes(), *notes]
         if share is not None:
-            elsewhere = {"model_files": [file[:2] for file in record["model_files"]], "source": None, "shard": None}
-            kind = chosen_format(out, format)
-            files.append(share.note(whole, {**record, **elsewhere, "format": kind}))
+            files.append(share.note(whole, {**anywhere(record), "format": chosen_format(out, format)}))
         journal.finish()
     done = len(journal.rows) - len(tally.failed)
     return Summary(files, done, resumed, list(tally.failed.values()), notes, time.monotonic() - started)

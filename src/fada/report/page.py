@@ -35,6 +35,7 @@ from fada.report.lines import LineList
 from fada.report.paper_tables import paper_tables
 from fada.runs.groups import load_runs
 from fada.runs.run import Run, flatten
+from fada.text.characters import unicode_name
 
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""
@@ -222,6 +223,7 @@ class Page:
             "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
             "pvalue": sections.p_value,
             "visible": charts.drawn,
+            "named": lambda character: unicode_name(character).lower(),
         }
         files = resources.files(__package__)
         html, css, js = (files.joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS)

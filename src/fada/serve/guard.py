@@ -28,7 +28,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 JSON_BODY = 64 * 2**20
 """Bytes of a request that is no upload of files."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

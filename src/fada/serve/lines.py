@@ -18,8 +18,7 @@ def shown(desk: Desk, line: Row, order: int, document: Row) -> dict[str, Any]:
     if text != reading.get("text", ""):
         characters = aligned(desk, line, text, document)
     names = ("character", "confidence", "start", "end")
-    domain = json.loads(document["knowledge"]).get("domain")
-    media = desk.page(line["page"])["media"]
+    sound = desk.sound(desk.page(line["page"]))
     return {
         **{name: line[name] for name in ("id", "page", "text", "state", "version")},
         "order": order,
@@ -31,9 +30,9 @@ def shown(desk: Desk, line: Row, order: int, document: Row) -> dict[str, Any]:
         "characters": [dict(zip(names, cell, strict=True)) for cell in characters],
         "alternatives": [{"text": t, "score": score} for t, score in reading.get("alternatives", [])],
         "direction": document["direction"],
-        "domain": domain,
+        "domain": json.loads(document["knowledge"]).get("domain"),
         "expected_word_error": reading.get("expected_word_error"),
-        "audio": f"/api/lines/{line['id']}/audio" if media.startswith("audio:") else None,
+        "audio": f"/api/lines/{line['id']}/audio" if sound else None,
     }
 
 

@@ -19,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 from fada._version import __version__
 from fada.common.files import check_writable, naming, write_json
 from fada.common.processes import wait_for_all
-from fada.common.say import track
+from fada.common.say import BOLD, track
 from fada.common.workers import Processes, Workers
 from fada.data.augment import Augment
 from fada.data.splits import Splits
@@ -223,7 +223,7 @@ def train_all(settings: Mapping[str, TrainSettings], workers: Workers | int) -> 
             todo[name] = chosen
     if todo:
         lams = ", ".join(str(chosen.lam) for chosen in todo.values())
-        log.info("training %s (λ = %s)", " and ".join(todo), lams, extra={"style": "bold"})
+        log.info("training %s (λ = %s)", " and ".join(todo), lams, extra=BOLD)
     several = Processes(workers) if isinstance(workers, int) else workers
     done = several.each(_train_apart, list(todo.values()))
     for _ in done if isinstance(workers, int) else track(done, "training", total=len(todo)):  # bars of their own here

@@ -196,24 +196,20 @@ class FadaTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:
         folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        own = {
+            "history": self.history,
+            "terms": torch.from_numpy(self.terms),
+            "pulls": torch.from_numpy(self.pulls),
+            "alignment": self.alignment_loss.state_dict(),
+            "lam": self.alignment_loss.lam,
+        }
         with naming(folder):
-            self._write_checkpoint(folder, model, trial)
-
-    def _write_checkpoint(self, folder: Path, model: nn.Module, trial: Any) -> None:
-        if self.args.should_save:
-            # Before the Trainer's own files: its last one makes the checkpoint complete.
-            folder.mkdir(parents=True, exist_ok=True)
-            own = {
-                "history": self.history,
-                "terms": torch.from_numpy(self.terms),
-                "pulls": torch.from_numpy(self.pulls),
-                "alignment": self.alignment_loss.state_dict(),
-                "lam": self.alignment_loss.lam,
-            }
-            torch.save(own, folder / CHECKPOINT_STATE)
-        super()._save_checkpoint(model, trial)
-        if self.args.should_save:
-            write_checksums(folder)
+            if self.args.should_save:  # before the Trainer's own files: its last one makes the checkpoint complete
+                folder.mkdir(parents=True, exist_ok=True)
+                torch.save(own, folder / CHECKPOINT_STATE)
+            super()._save_checkpoint(model, trial)
+            if self.args.should_save:
+                write_checksums(folder)
 
     def _load_own_state(self, checkpoint: Path) -> None:
         own = torch.load(checkpoint / CHECKPOINT_STATE, weights_only=True)

@@ -320,9 +320,7 @@ def record(tree: Tree, provenance: Provenance) -> None:
     taken = {element.get("ID") for element in description.iter() if isinstance(element.tag, str)}
     place = next(place for place in range(1, len(taken) + 2) if f"fada_{place}" not in taken)
     software = make.processingSoftware(
-        make.softwareCreator("The fada developers"),
-        make.softwareName("fada"),
-        make.softwareVersion(provenance.version),
+        make.softwareCreator("The fada developers"), make.softwareName("fada"), make.softwareVersion(provenance.version)
     )
     step = [
         make.processingDateTime(provenance.created),

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, features
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 
 _EM = 96  # font size in pixels at which centre lines are taken: a point every third of a pixel in a 64-pixel line
 _MARGIN = 24  # around a glyph at that size: marks and swashes leave the advance box
@@ -56,10 +56,8 @@ def find_fonts(folder: str | Path | None, letters: Iterable[str]) -> list[Path]:
 
 
 def _default_fonts() -> list[Path]:
-    try:
+    with needing("matplotlib", "synth", "Drawing with the fonts that come with matplotlib"):
         import matplotlib
-    except ImportError:
-        raise missing_extra("matplotlib", "synth", "Drawing with the fonts that come with matplotlib") from None
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     return [path for name in _DEFAULT_FONTS if (path := folder / f"{name}.ttf").exists()]
 
@@ -80,10 +78,8 @@ def _fonts_in(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=256)
 def _characters(path: Path) -> frozenset[int]:
-    try:
+    with needing("fonttools", "synth", "Looking into fonts"):
         from fontTools.ttLib import TTFont, TTLibError
-    except ImportError:
-        raise missing_extra("fonttools", "synth", "Looking into fonts") from None
     try:
         with TTFont(path, lazy=True) as font:
             return frozenset(font.getBestCmap() or ())
