@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from fada.cli.options import KnowledgeOptions, affordable, with_knowledge
+from fada.cli.options import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE, KnowledgeOptions, affordable, with_knowledge
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE
 from fada.errors import FadaError
 
 if TYPE_CHECKING:

@@ -6,8 +6,13 @@ from pathlib import Path
 import typer
 
 from fada.cli.options import (
+    HOT_WORD,
+    LM,
+    LM_WEIGHT,
     NO_DOMAIN,
     SHARD,
+    WORDS,
+    WORDS_SHARE,
     ClusterOptions,
     KnowledgeOptions,
     ReadingOptions,
@@ -17,7 +22,6 @@ from fada.cli.options import (
     with_reading,
 )
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE
 from fada.errors import FadaError
 
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")

@@ -9,7 +9,7 @@ makes no sense, by their text; and where the sources are divided into lines diff
 was done is told in :attr:`Systems.note`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def _from_table(file: Path, named: _Columns) -> Systems:
     total = len(columns[reference])
     ids = [str(value) for value in columns[identity]] if identity else [str(i + 1) for i in range(total)]
     kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *SCORE_COLUMNS}]
-    others = {"domain" if name == domain else name: _labels(columns[name]) for name in kept}
+    others = {"domain" if name == domain else name: [*map(domain_name, columns[name])] for name in kept}
     if "system" not in columns:
         texts = {name: columns[name] for name in chosen}
         return _complete(ids, columns[reference], texts, others, str(file))
@@ -212,10 +212,6 @@ def _pick(
     return found
 
 
-def _labels(values: Iterable[Any]) -> list[str | None]:
-    return [domain_name(value) for value in values]
-
-
 # --------------------------------------------------------------------------------------- references and their rivals
 
 
@@ -269,7 +265,7 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
     extra -= {"page", *SCORE_COLUMNS}
     columns = {
         "domain": [line.domain or first[i].domain for i, line in zip(shared, lines, strict=True)],
-        **{key: _labels(line.extra.get(key) for line in lines) for key in sorted(extra)},
+        **{key: [domain_name(line.extra.get(key)) for line in lines] for key in sorted(extra)},
         "page": [line.page for line in lines],
     }
     complete = _complete(

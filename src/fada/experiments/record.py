@@ -286,9 +286,14 @@ def load_results(folder: str | os.PathLike[str], suffix: str = "") -> dict[str, 
 
 def by_name(seeds: Iterable[Record], part: Callable[[Record], Mapping[str, T]]) -> dict[str, list[T]]:
     """What the seeds hold under each name of a part, of the seeds that have it, in the order of first appearance."""
+    return gathered(map(part, seeds))
+
+
+def gathered(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
+    """What several mappings hold under each name, in the order of first appearance."""
     found: dict[str, list[T]] = {}
-    for seed in seeds:
-        for name, value in part(seed).items():
+    for part in parts:
+        for name, value in part.items():
             found.setdefault(name, []).append(value)
     return found
 

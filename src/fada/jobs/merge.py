@@ -224,7 +224,8 @@ def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
         for _, row in heapq.merge(*streams, key=lambda placed: placed[0]):
             written.write(row)
             progress.advance(task)
-    _write_record(parts, out.with_name(f"{out.name}.{RECORD}"))
+    if record := _joined_record([_read_record(part) for part in parts]):
+        write_json(out.with_name(f"{out.name}.{RECORD}"), record)
 
 
 def _first_row(path: Path) -> bytes:
@@ -349,8 +350,3 @@ def _joined_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if "created" in joined:
         joined["created"] = max(str(record.get("created", "")) for record in known)
     return joined
-
-
-def _write_record(parts: Sequence[_Part], path: Path) -> None:
-    if record := _joined_record([_read_record(part) for part in parts]):
-        write_json(path, record)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from fada.data.line import Line
 from fada.decoding.evidence import Automatic
@@ -13,9 +12,7 @@ from fada.decoding.weights import Weights
 from fada.jobs.batches import in_parts
 from fada.jobs.documents import Documents
 from fada.jobs.journal import Row, failed_row
-
-if TYPE_CHECKING:
-    from fada.models.recognizer import Recognizer
+from fada.models.recognizer import Recognizer
 
 
 class Reader:
@@ -27,7 +24,7 @@ class Reader:
 
     def __init__(
         self,
-        recognizer: "Recognizer",
+        recognizer: Recognizer,
         weights: Weights,
         knowledge: Knowledge,
         automatic: Automatic | None,

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fada.data.crop import PageCrop
 from fada.data.formats.registry import formats
@@ -24,10 +24,8 @@ from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.reader import Reader
 from fada.jobs.shards import Shard, Share, anywhere
 from fada.models.folders import is_model_folder, resolve
+from fada.models.recognizer import Recognizer
 from fada.text.characters import OTHER, visible
-
-if TYPE_CHECKING:
-    from fada.models.recognizer import Recognizer
 
 FOREIGN_SHARE = 0.1
 """More of a text than this outside a model's alphabet is told: it is another script, or edited by other rules."""
@@ -118,7 +116,7 @@ class Execution:
 
 
 def transcribe(
-    recognizer: "Recognizer",
+    recognizer: Recognizer,
     lines: LineSet,
     out: str | os.PathLike[str],
     job: Job = Job(),
@@ -293,7 +291,7 @@ def _weight_files(model: str) -> list[tuple[str, int, int]]:
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _doubts(recognizer: "Recognizer", own: Counter[str], knowledge: Knowledge, tally: _Tally) -> list[str]:
+def _doubts(recognizer: Recognizer, own: Counter[str], knowledge: Knowledge, tally: _Tally) -> list[str]:
     """What speaks against this model for these lines: texts that it cannot write, and that it is not sure of its own.
 
     Args:

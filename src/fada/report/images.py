@@ -5,7 +5,8 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from PIL import Image
 
 from fada.common.say import track
 from fada.data.crop import PageCrop
@@ -13,9 +14,6 @@ from fada.data.images import load_upright
 from fada.data.segment.drawing import draw_lines
 from fada.data.source import read_lines
 from fada.errors import FadaError
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 MEDIA_TYPE = "image/webp"
 LEVELS = ((40, 55), (36, 45), (36, 30), (32, 22), (28, 15), (28, 6), (24, 4))
@@ -118,27 +116,25 @@ def _drawn(crops: Mapping[str, Sequence[PageCrop]], budget: int) -> dict[str, Th
     return found
 
 
-def encode(image: "Image.Image", height: int, quality: int) -> Thumbnail:
+def encode(image: Image.Image, height: int, quality: int) -> Thumbnail:
     """A grey image, scaled to `height` pixels, as WebP."""
     return _webp(_scaled(image, height), quality)
 
 
-def _webp(image: "Image.Image", quality: int) -> Thumbnail:
+def _webp(image: Image.Image, quality: int) -> Thumbnail:
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=quality, method=4)
     return Thumbnail(image.width, image.height, base64.b64encode(buffer.getvalue()).decode("ascii"))
 
 
-def _scaled(image: "Image.Image", height: int) -> "Image.Image":
-    from PIL import Image
-
+def _scaled(image: Image.Image, height: int) -> Image.Image:
     image = image.convert("L")
     height = min(height, image.height)
     width = max(1, min(round(image.width * height / image.height), _WIDEST * height))
     return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def _level(images: Sequence["Image.Image"], budget: int) -> tuple[int, int]:
+def _level(images: Sequence[Image.Image], budget: int) -> tuple[int, int]:
     """The best level at which all images are likely to fit, judged by an even sample of them."""
     sample = images[:: max(1, len(images) // _SAMPLE)]
     for level in LEVELS:

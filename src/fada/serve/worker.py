@@ -193,13 +193,13 @@ def segment(file: str, upright: bool, right_to_left: bool, model: str, made: str
     from fada.data.segment.upright import SidewaysError, find_upright
     from fada.models.folders import DEFAULT_MODEL
     from fada.models.look import look_at
+    from fada.serve.shapes import box
 
     image = load_upright(file, upright=upright)[0]
     width, height = image.size
-    whole = [(0.0, 0.0), (float(width), 0.0), (float(width), float(height)), (0.0, float(height))]
-    one = {"lines": [{"outline": whole, "baseline": [(0.0, 0.75 * height), (float(width), 0.75 * height)]}]}
     if not (height > LINE_HEIGHT and width < 2 * height):
-        yield one
+        baseline = [(0.0, 0.75 * height), (float(width), 0.75 * height)]
+        yield {"lines": [{"outline": box(width, height), "baseline": baseline}]}
         return
     if not is_installed():
         raise FadaError("finding lines on a page needs the extra [pages]: pip install 'fada[pages]', or draw them.")

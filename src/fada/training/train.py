@@ -176,7 +176,7 @@ def _report(
             "history": trainer.history,
             "best_epoch": best_epoch["epoch"],
             reported: final,
-            "parameters": sum(p.numel() for p in recognizer.model.parameters()),
+            "parameters": recognizer.model.num_parameters(),
             "seconds": round(seconds, 1),
         },
     )
@@ -185,7 +185,6 @@ def _report(
 def _config(
     settings: TrainSettings, splits: Splits, data: Mapping[str, LineDataset], recognizer: Network
 ) -> dict[str, Any]:
-    parameters = list(recognizer.model.parameters())
     left_out = {split: part.left_out for split, part in data.items() if part.left_out}
     return {
         "settings": {name: value for name, value in settings.anchored().items() if name != "resume"},
@@ -198,8 +197,8 @@ def _config(
         **({"left_out": left_out} if left_out else {}),
         "model": {
             "kind": recognizer.kind,
-            "parameters": sum(p.numel() for p in parameters),
-            "trained": sum(p.numel() for p in parameters if p.requires_grad),
+            "parameters": recognizer.model.num_parameters(),
+            "trained": recognizer.model.num_parameters(only_trainable=True),
         },
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "machine": {"system": platform.system(), "processor": platform.machine(), "threads": torch.get_num_threads()},

@@ -8,7 +8,7 @@ from statistics import fmean
 from lxml import etree
 from lxml.builder import ElementMaker
 
-from fada.data.crop import PageCrop, Point
+from fada.data.crop import PageCrop, Point, corners
 from fada.data.formats.sheets import box_of, words_of
 from fada.data.formats.xml import (
     Element,
@@ -240,8 +240,7 @@ def _outline(line: Element) -> tuple[Point, ...]:
     box = _box(line)
     if len(found) >= 3 or box is None:
         return found if len(found) >= 3 else ()
-    left, top, right, bottom = box
-    return (left, top), (right, top), (right, bottom), (left, bottom)
+    return corners(*box)
 
 
 def _remove_repeated_spaces(line: Element) -> None:
