@@ -3,7 +3,7 @@
 import base64
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from PIL import Image
@@ -84,13 +84,7 @@ def collect(
     budget -= sum(len(page.data) for page in pages.values())
     order = [line_id for line_id in wanted if line_id in small]
     level = _level(list(small.values()), budget)
-    images: dict[str, Thumbnail] = {}
-    for line_id in order:
-        thumbnail = encode(small[line_id], *level)
-        budget -= len(thumbnail.data)
-        if budget < 0:
-            break
-        images[line_id] = thumbnail
+    images = _fitting(((line_id, encode(small[line_id], *level)) for line_id in order), budget)
     note = ""
     if len(images) < len(ids):
         reasons = []
@@ -105,14 +99,21 @@ def collect(
 def _drawn(crops: Mapping[str, Sequence[PageCrop]], budget: int) -> dict[str, Thumbnail]:
     """Pages with the lines that were cut out of them, as many as fit."""
     side, quality = _PAGE
+
+    def page(lines: Sequence[PageCrop]) -> Thumbnail:
+        return _webp(draw_lines(load_upright(lines[0].page, upright=lines[0].upright)[0], lines, side), quality)
+
+    return _fitting(((name, page(lines)) for name, lines in crops.items()), budget)
+
+
+def _fitting(made: Iterable[tuple[str, Thumbnail]], budget: int) -> dict[str, Thumbnail]:
+    """The first images, as long as their bytes fit; no further one is made."""
     found: dict[str, Thumbnail] = {}
-    for name, lines in crops.items():
-        picture = draw_lines(load_upright(lines[0].page, upright=lines[0].upright)[0], lines, side)
-        page = _webp(picture, quality)
-        budget -= len(page.data)
+    for name, image in made:
+        budget -= len(image.data)
         if budget < 0:
             break
-        found[name] = page
+        found[name] = image
     return found
 
 

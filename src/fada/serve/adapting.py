@@ -82,10 +82,14 @@ def adapt(desk: Desk, job: Running) -> dict[str, Any]:
 def _run(job: Running, model: str, lines: Path, out: Path) -> None:
     """`fada adapt` until it ends; ended when the job is cancelled."""
     command = [sys.executable, "-m", "fada", "adapt", model, "--lines", str(lines), "--out", str(out)]
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     said = ""
     with subprocess.Popen(
-        [*command, "--folds", str(_FOLDS)], text=True, encoding="utf-8", errors="replace", **streams
+        [*command, "--folds", str(_FOLDS)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
     ) as process:
         try:
             while process.returncode is None:
