@@ -1,6 +1,6 @@
-"""The one exception that is the user's to mend, and which extra brings which package."""
+"""The one exception that is the user's to mend, and what messages have in common."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 EXTRAS = {
@@ -48,6 +48,13 @@ class Interrupted(Exception):  # noqa: N818 - nothing went wrong
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+def first_few(names: Iterable[object], most: int, between: str = ", ") -> str:
+    """The first names, and how many more there are: ``a, b and 3 more``."""
+    told = [*map(str, names)]
+    more = f" and {len(told) - most} more" if len(told) > most else ""
+    return between.join(told[:most]) + more
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from fada.cli.options import (
     with_reading,
 )
 from fada.cli.output import echo
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 DEVICE = typer.Option(
@@ -143,8 +143,7 @@ def transcribe(
         shutil.rmtree(kept, ignore_errors=True)
     show_problems(summary.failed, summary.notes)
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
-    more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
-    written = f"{summary.files[0]}{more}" if summary.files and not streamed else str(out)
+    written = first_few(summary.files, 1) if summary.files and not streamed else str(out)
     lost = f", {lines.lost} lost in damaged tables" if lines.lost else ""
     told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed{lost}"
     echo(told if out is None else f"{told}: {written}", err=streamed)
@@ -198,15 +197,10 @@ def show_problems(failed: list[str], notes: list[str]) -> None:
 
 def _together(told: list[str]) -> list[str]:
     """One sentence for all that ends alike: ``a.png, b.png, c.png and 4 more: the image is empty``."""
-
-    def more(number: int) -> str:
-        return f" and {number} more" if number > 0 else ""
-
     by_reason: dict[str, list[str]] = {}
     for one in told:
         where, _, reason = one.partition(": ")
         by_reason.setdefault(reason or one, []).append(where)
     return [
-        reason if reason == where[0] else f"{', '.join(where[:10])}{more(len(where) - 10)}: {reason}"
-        for reason, where in by_reason.items()
+        reason if reason == where[0] else f"{first_few(where, 10)}: {reason}" for reason, where in by_reason.items()
     ]
