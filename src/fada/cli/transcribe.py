@@ -6,18 +6,14 @@ from pathlib import Path
 import typer
 
 from fada.cli.options import (
-    HOT_WORD,
-    LM,
-    LM_WEIGHT,
     NO_DOMAIN,
     SHARD,
-    WORDS,
-    WORDS_SHARE,
     ClusterOptions,
+    DecodingOptions,
     KnowledgeOptions,
     ReadingOptions,
-    affordable,
     with_cluster,
+    with_decoding,
     with_knowledge,
     with_reading,
 )
@@ -41,10 +37,12 @@ THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the networ
 
 @with_reading()
 @with_knowledge(*NO_DOMAIN)
+@with_decoding()
 @with_cluster()
 def transcribe(
     reading: ReadingOptions,
     known: KnowledgeOptions,
+    decoding: DecodingOptions,
     where: ClusterOptions,
     model_and_inputs: list[str] = typer.Argument(
         ...,
@@ -60,26 +58,6 @@ def transcribe(
         "--format",
         help="same, alto, page, hocr, tei, pdf, txt, tsv, csv, jsonl, parquet or pairs; by default from --out.",
     ),
-    lam: float | None = typer.Option(
-        None,
-        "--lam",
-        min=0,
-        max=1,
-        help="λ of Eq. 2; 1 is plain beam search. Default: 0.5 with --targets, else the decoder stored with the model.",
-    ),
-    scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
-    distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
-    beam: int | None = typer.Option(
-        None, "--beam", min=1, callback=affordable, help="Hypotheses kept in the search. [5, or as stored]"
-    ),
-    tuned: Path | None = typer.Option(
-        None, "--tuned", help="Weights found by `fada tune`; what the four options above say goes first."
-    ),
-    lm: Path | None = LM,
-    lm_weight: float | None = LM_WEIGHT,
-    words: list[Path] = WORDS,
-    hot_word: list[str] = HOT_WORD,
-    words_share: float = WORDS_SHARE,
     looks: int = LOOKS,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
@@ -100,7 +78,7 @@ def transcribe(
 
     from fada.common.files import is_stream, write_bytes
     from fada.data.write import refuse_source
-    from fada.jobs.prepare import Wanted, choose_decoder, open_model, tell_untargeted
+    from fada.jobs.prepare import choose_decoder, open_model, tell_untargeted
     from fada.jobs.shards import Shard
     from fada.jobs.transcribe import Execution, Job
     from fada.jobs.transcribe import transcribe as run
@@ -122,9 +100,7 @@ def transcribe(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )
     recognizer.use_looks(looks)
-    given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
-    asked = {name: value for name, value in given.items() if value is not None}
-    wanted = Wanted(known.told(), asked, tuned, lm, words, hot_word, words_share)
+    wanted = decoding.wanted(known.told())
     if known.targets is not None:
         tell_untargeted(known.targets, lines)
     centuries = any(value is not None for name, value in source.items() if name.startswith("domain"))
