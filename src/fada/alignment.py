@@ -480,11 +480,7 @@ class BigramLoss(AlignmentLoss):
 
     @classmethod
     def of_texts(
-        cls,
-        targets: TargetSet,
-        texts: Mapping[str, Sequence[str]],
-        alphabet: Alphabet,
-        **options: Any,
+        cls, targets: TargetSet, texts: Mapping[str, Sequence[str]], alphabet: Alphabet, **options: Any
     ) -> "BigramLoss":
         """For CTC models whose classes write one character each.
 

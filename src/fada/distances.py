@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 
 Array = Any
 """A numpy array or a torch tensor."""
@@ -265,10 +265,8 @@ def _squared_quantile_transport(q: Array, p: Array) -> Array:
 
 def _transport(q: Array, p: Array, cost: np.ndarray) -> Array:
     """Exact optimal transport cost of every pair of rows, (...)."""
-    try:
+    with needing("POT", "analysis", "optimal transport with a cost between characters"):
         import ot
-    except ImportError:
-        raise missing_extra("POT", "analysis", "optimal transport with a cost between characters") from None
     n = q.shape[-1]
     if cost.shape != (n, n) or not np.all(np.isfinite(cost)) or not np.all(cost >= 0):
         raise FadaError(

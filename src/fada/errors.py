@@ -1,4 +1,7 @@
-"""The one exception that is the user's to mend, and which extra brings which package."""
+"""The one exception that is the user's to mend, and what messages have in common."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 EXTRAS = {
     "accelerate": "train",
@@ -45,6 +48,22 @@ class Interrupted(Exception):  # noqa: N818 - nothing went wrong
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+def first_few(names: Iterable[object], most: int, between: str = ", ") -> str:
+    """The first names, and how many more there are: ``a, b and 3 more``."""
+    told = [*map(str, names)]
+    more = f" and {len(told) - most} more" if len(told) > most else ""
+    return between.join(told[:most]) + more
+
+
+@contextmanager
+def needing(package: str, extra: str, purpose: str) -> Iterator[None]:
+    """Imports of an optional dependency in the block; one that is not installed is told as in :func:`missing_extra`."""
+    try:
+        yield
+    except ImportError:
+        raise missing_extra(package, extra, purpose) from None
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> FadaError:

@@ -125,6 +125,15 @@ def test_convert_goes_from_xml_to_parquet_and_to_pairs(tmp_path: Path) -> None:
     assert pairs.skipped_count == 1  # the line without a text has an image only
 
 
+@pytest.mark.parametrize("content", ["%PDF-1.7", "no PDF"])
+def test_convert_of_a_pdf_into_a_table_says_that_it_holds_no_lines(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_text(content, encoding="utf-8")
+    done = run("convert", tmp_path / "a.pdf", "--out", tmp_path / "a.tsv")
+    assert isinstance(done.exception, FadaError)
+    assert "a.pdf: a PDF: `fada transcribe` reads its pages" in str(done.exception)
+    assert not (tmp_path / "a.tsv").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "format"), [("x.parquet", None), ("splits", None), ("pairs", "pairs"), ("new", "alto")]
 )

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -149,18 +149,18 @@ def _zip(folder: Path) -> Path:
 
 
 def _desk(folder: Path) -> Path:
-    from fada.serve.store import insert, opened
+    from fada.serve.store import Store, insert
 
     values = {"name": "a", "model": "medieval", "direction": "ltr", "created": "2026", "knowledge": {}}
-    with opened(folder / "desk.sqlite") as store:
+    with closing(Store(folder / "desk.sqlite")) as store:
         store.write(lambda connection: insert(connection, "documents", values))
     return folder / "desk.sqlite"
 
 
 def _read_desk(path: Path) -> None:
-    from fada.serve.store import opened
+    from fada.serve.store import Store
 
-    with opened(path) as store:
+    with closing(Store(path)) as store:
         store.rows("SELECT * FROM documents")
 
 

@@ -212,7 +212,7 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
         archive.writestr("/etc/other.png", png())
         archive.writestr("inside/page.png", png())
         archive.writestr("inside/evil.sh", b"#!/bin/sh")
-    found = [a["page"]["file"] for a in pages(str(folder), "ltr", 10, 10**6) if "page" in a]
+    found = [a["page"]["file"] for a in pages(str(folder), 10, 10**6) if "page" in a]
     assert sorted(Path(file).name for file in found) == ["other.png", "page.png"]
     assert all(Path(file).resolve().is_relative_to(folder.resolve()) for file in found)
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
@@ -225,7 +225,7 @@ def test_an_archive_that_is_broken_or_unpacks_to_too_much_is_told(tmp_path: Path
     with zipfile.ZipFile(tmp_path / "big.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("page.png", bytes(20_000))
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
-    problems = [answer["problem"] for answer in worker.pages(str(tmp_path), "ltr", 10, 10**6)]
+    problems = [answer["problem"] for answer in worker.pages(str(tmp_path), 10, 10**6)]
     assert [problem.partition(":")[0] for problem in problems] == ["big.zip", "broken.zip"]
 
 

@@ -37,7 +37,7 @@ from fada.training.lines import EncodedDataset, LineDataset, WidthSampler
 from fada.training.reading import read_texts, score_texts
 from fada.training.settings import TrainSettings, settings_of
 from fada.training.train import train
-from fada.training.trainer import OVERRIDDEN, FadaTrainer
+from fada.training.trainer import OVERRIDDEN, FadaTrainer, _arguments
 from tests.support import model_folders
 from tests.support.commands import FADA, run_fada
 from tests.support.disks import files_up_to
@@ -396,6 +396,24 @@ def test_bfloat16_trains(data: Path, tmp_path: Path) -> None:
     finished = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240)
     assert finished.returncode == 0, finished.stderr
     assert np.isfinite(losses(tmp_path / "run")).all()
+
+
+def test_bfloat16_needs_no_device_to_be_named_where_there_is_no_accelerator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    settings = TrainSettings.of({"data": ["x"], "out": tmp_path, "precision": "bf16", "device": "auto"})
+    arguments = _arguments(settings, tmp_path, registry.build("crnn:tiny", ["abc"]))
+    assert (arguments.bf16, arguments.device.type) == (True, "cpu")
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_float16_on_a_processor_is_refused_before_anything_is_read(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    with pytest.raises(fada.FadaError, match="'fp16', which torch trains with on a GPU alone"):
+        run(tmp_path / "nothing", tmp_path / "run", precision="fp16", device=device)
 
 
 def test_an_adaptive_schedule_at_reduced_precision_is_refused(data: Path, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def _root(
     show_records()
 
 
-_SHARED = {"examples", "options", "output", "words"}
+_SHARED = {"examples", "options", "output"}
 for _name in sorted({module.name for module in pkgutil.iter_modules(__path__)} - _SHARED):
     _module: Any = importlib.import_module(f"{__name__}.{_name}")
     if hasattr(_module, "group"):
@@ -165,7 +165,8 @@ def _told(error: BaseException) -> tuple[str, int] | None:
         return f"not enough memory ({error}). Read less at once, or use a machine with more.", 1
     for kind, sentence in _DAMAGED.items():
         if any(base.__name__ == kind for base in type(error).__mro__):
-            return f"{sentence} ({_first_line(error)}). FADA_DEBUG=1 shows which reader met it.", 2
+            said = str(error).partition("\n")[0][:200]
+            return f"{sentence} ({said}). FADA_DEBUG=1 shows which reader met it.", 2
     return None
 
 
@@ -196,10 +197,6 @@ def _about_files(error: OSError) -> tuple[str, int] | None:
     if error.errno in _PLACES:
         return f"{where}{_PLACES[error.errno]}", 2
     return (f"{where}{error.strerror}", 1) if error.strerror else None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:200]
 
 
 def main() -> None:

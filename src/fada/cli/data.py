@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fada.cli.options import ReadingOptions, with_reading
-from fada.cli.output import chosen_format, echo, print_json, print_rows
-from fada.errors import FadaError
+from fada.cli.output import chosen_format, echo, echo_first, print_json, print_rows
+from fada.errors import FadaError, first_few
 
 if TYPE_CHECKING:
     from fada.data.line import LineSet
@@ -177,24 +177,17 @@ def _convert(lines: "LineSet", destination: Path, format: str | None = None) -> 
         files = convert(lines, destination, format)
     finally:
         _tell(lines)
-    several = f" and {len(files) - 5} more" if len(files) > 5 else ""
-    echo(f"written: {', '.join(map(str, files[:5]))}{several}")
+    echo(f"written: {first_few(files, 5)}")
     if lines.lost:
         raise typer.Exit(1)
 
 
-def _tell(lines: "LineSet", most: int = 10) -> None:
+def _tell(lines: "LineSet") -> None:
     """What was skipped or changed, on standard error."""
-    for note in lines.notes[:most]:
-        echo(f"note: {note}", err=True)
-    if len(lines.notes) > most:
-        echo(f"note: ... and {len(lines.notes) - most} more notes", err=True)
+    echo_first(lines.notes, "note: ")
     if not lines.skipped_count:
         return
     echo(f"skipped: {lines.skipped_count}", err=True)
     for reason, number in lines.reasons.most_common():
         echo(f"  {number} x {reason}", err=True)
-    for one in lines.skipped[:most]:
-        echo(f"  {one}", err=True)
-    if len(lines.skipped) > most:
-        echo(f"  ... and {lines.skipped_count - most} more", err=True)
+    echo_first(lines.skipped, "  ", count=lines.skipped_count)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from fada.cli.options import KnowledgeOptions, affordable, with_knowledge
+from fada.cli.options import DecodingOptions, KnowledgeOptions, with_decoding, with_knowledge
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -24,8 +23,10 @@ _COLUMNS = ("id", "domain", "rank", "text", "score", "log_prob", "distance")
 
 
 @with_knowledge()
+@with_decoding()
 def decode(
     known: KnowledgeOptions,
+    decoding: DecodingOptions,
     emissions: Path = typer.Argument(..., help="The .npz file of log-probabilities."),
     symbols: Path | None = typer.Option(
         None, "--symbols", help="Text of each class; by default those in the file, else symbols.json beside it."
@@ -35,21 +36,7 @@ def decode(
     lines: Path | None = typer.Option(
         None, "--lines", help="Source of lines that tells the domains by line id, if the .npz does not."
     ),
-    tuned: Path | None = typer.Option(
-        None, "--tuned", help="Weights found by `fada tune`; what the options below say goes first."
-    ),
-    lam: float | None = typer.Option(None, "--lam", min=0, max=1, help="λ of Eq. 2; 1 is plain beam search. [0.5]"),
-    scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
-    distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
-    beam: int | None = typer.Option(
-        None, "--beam", min=1, callback=affordable, help="Hypotheses kept in the search. [5]"
-    ),
     nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line."),
-    lm: Path | None = LM,
-    lm_weight: float | None = LM_WEIGHT,
-    words: list[Path] = WORDS,
-    hot_word: list[str] = HOT_WORD,
-    words_share: float = WORDS_SHARE,
     prior_weight: float | None = typer.Option(
         None, "--prior-weight", help="Weight of log p_domain - log p_all per character. [0]"
     ),
@@ -73,7 +60,7 @@ def decode(
     from fada.common.files import text_file
     from fada.decoding.ctc import CTCBeamDecoder
     from fada.decoding.emissions import Emissions, domains_of_lines, with_references
-    from fada.jobs.prepare import Wanted, decoder_for
+    from fada.jobs.prepare import decoder_for
     from fada.targets.target_set import TargetSet
 
     if out is not None and out.suffix not in _WRITERS:
@@ -86,13 +73,10 @@ def decode(
             "a domain that fada brings no knowledge of, or prior correction, has no effect without --targets: name the "
             "target file."
         )
-    if told.finds and (told.text or tuned):
+    if told.finds and (told.text or decoding.tuned):
         raise FadaError("--knowledge auto finds out which knowledge fits: leave --text and --tuned out, or auto.")
-    given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
-    given |= {"prior_weight": prior_weight, "length_bonus": length_bonus}
-    asked = {name: value for name, value in given.items() if value is not None}
     data = Emissions.load(emissions, symbols, blank)
-    chosen = decoder_for(data, Wanted(told, asked, tuned, lm, words, hot_word, words_share))
+    chosen = decoder_for(data, decoding.wanted(told, prior_weight=prior_weight, length_bonus=length_bonus))
     weights, knowledge = chosen.weights, chosen.knowledge
     if lines is not None:
         data = with_references(data, lines)

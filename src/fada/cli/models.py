@@ -8,10 +8,7 @@ group = typer.Typer(help="Recognition models: list what can be trained, describe
 
 
 @group.command("list")
-def list_models(
-    as_json: bool = AS_JSON,
-    as_csv: bool = AS_CSV,
-) -> None:
+def list_models(as_json: bool = AS_JSON, as_csv: bool = AS_CSV) -> None:
     """Models that are built new, and examples of those that are loaded from a folder or the hub."""
     from fada.models.registry import BUILT, LOADED
 

@@ -1,4 +1,4 @@
-"""The options that say how lines are read, and what is known of them: two groups, the same for every command."""
+"""The options that say how lines are read and decoded, and what is known of them; the same everywhere."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from fada.common.workers import Workers
     from fada.decoding.told import Told
     from fada.jobs.cluster import Cluster
+    from fada.jobs.prepare import Wanted
 
 PANEL = "Reading"
 KNOWLEDGE = "Knowledge"
+DECODING = "Decoding"
+CLUSTER = "On a cluster"
 
 EQUIVALENCES = typer.Option(
-    None,
-    "--equivalences",
-    help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation.",
+    None, "--equivalences", help="Table of what counts as the same, one pair a line: ſ s, ꝑ per. See the documentation."
 )
 SHARD = typer.Option(
     None,
@@ -31,9 +32,6 @@ SHARD = typer.Option(
     help="3/64: only the third of 64 parts of the lines, written to out.003-of-064.tsv for --out out.tsv; "
     "`fada merge` joins the parts.",
 )
-
-
-CLUSTER = "On a cluster"
 
 Beam = TypeVar("Beam", int, None, list[int])
 
@@ -51,6 +49,8 @@ def affordable(beam: Beam) -> Beam:
 def _option(name: str, help: str, panel: str = PANEL, **more: Any) -> Any:
     return typer.Option(f"--{name}", help=help, rich_help_panel=panel, **more)
 
+
+_known, _decoding, _cluster = (partial(_option, panel=panel) for panel in (KNOWLEDGE, DECODING, CLUSTER))
 
 Encoding = Annotated[
     str | None, _option("encoding", "Of manifests, texts, word lists and .gt.txt, if not UTF-8: latin-1, cp1252.")
@@ -115,22 +115,17 @@ class KnowledgeOptions:
 
     text: Annotated[
         list[str] | None,
-        _option(
-            "text", "Text in the language of the lines, the more the better: files, folders; repeatable.", KNOWLEDGE
-        ),
+        _known("text", "Text in the language of the lines, the more the better: files, folders; repeatable."),
     ] = None
-    targets: Annotated[Path | None, _option("targets", "Target file: how often each character is used.", KNOWLEDGE)] = (
-        None
-    )
+    targets: Annotated[Path | None, _known("targets", "Target file: how often each character is used.")] = None
     knowledge: Annotated[
         str | None,
-        _option(
+        _known(
             "knowledge",
             "A .fada file, the name of a built-in one (`fada knowledge list`), 'auto' to find out which, or 'none'.",
-            KNOWLEDGE,
         ),
     ] = None
-    domain: Annotated[str | None, _option("domain", "The domain of all lines.", KNOWLEDGE)] = None
+    domain: Annotated[str | None, _known("domain", "The domain of all lines.")] = None
     encoding: Encoding = None
 
     def told(self) -> "Told":
@@ -141,19 +136,56 @@ class KnowledgeOptions:
 
 
 @dataclass(frozen=True)
+class DecodingOptions:
+    """How lines are decoded, as told on the command line; see :class:`fada.jobs.prepare.Wanted`."""
+
+    lam: Annotated[
+        float | None,
+        _decoding(
+            "lam", "λ of Eq. 2; 1 is plain beam search. Default: 0.5 with --targets, else as stored.", min=0, max=1
+        ),
+    ] = None
+    scale: Annotated[float | None, _decoding("scale", "Factor of the distance; 1 is the paper. [1]", min=0)] = None
+    distance: Annotated[str | None, _decoding("distance", "sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]")] = None
+    beam: Annotated[
+        int | None, _decoding("beam", "Hypotheses kept in the search. [5, or as stored]", min=1, callback=affordable)
+    ] = None
+    tuned: Annotated[
+        Path | None, _decoding("tuned", "Weights found by `fada tune`; what other options say goes first.")
+    ] = None
+    lm: Annotated[Path | None, _decoding("lm", "Character n-gram model: .npz of fada, ARPA, or a KenLM binary.")] = None
+    lm_weight: Annotated[
+        float | None, _decoding("lm-weight", "Weight of the language model. [0.5, or as stored]", min=0)
+    ] = None
+    words: Annotated[
+        list[Path] | None,
+        _decoding("words", "List of words that are used: one a line, with a tab its count; repeatable."),
+    ] = None
+    hot_word: Annotated[
+        list[str] | None, _decoding("hot-word", "A word that is expected, such as a name; repeatable.")
+    ] = None
+    words_share: Annotated[
+        float, _decoding("words-share", "How much the words count beside the model.", min=0.01, max=0.99)
+    ] = 0.05
+
+    def wanted(self, told: "Told", **more: float | None) -> "Wanted":
+        """The same for the library, with what is known of the lines and further weights."""
+        from fada.jobs.prepare import Wanted
+
+        weights = {name: getattr(self, name) for name in ("lam", "scale", "distance", "beam", "lm_weight")} | more
+        asked = {name: value for name, value in weights.items() if value is not None}
+        return Wanted(told, asked, self.tuned, self.lm, self.words or (), self.hot_word or (), self.words_share)
+
+
+@dataclass(frozen=True)
 class ClusterOptions:
     """Where the work is done, as told on the command line."""
 
-    ray: Annotated[bool, _option("ray", "Work on a Ray cluster on this machine.", CLUSTER)] = False
-    ray_address: Annotated[
-        str | None, _option("ray-address", "Work on this Ray cluster: host:6379, or auto.", CLUSTER)
-    ] = None
-    ray_token: Annotated[
-        Path | None, _option("ray-token", "File with the token that the cluster asks for.", CLUSTER)
-    ] = None
+    ray: Annotated[bool, _cluster("ray", "Work on a Ray cluster on this machine.")] = False
+    ray_address: Annotated[str | None, _cluster("ray-address", "Work on this Ray cluster: host:6379, or auto.")] = None
+    ray_token: Annotated[Path | None, _cluster("ray-token", "File with the token that the cluster asks for.")] = None
     jobs: Annotated[
-        int | None,
-        _option("jobs", "Models or pieces of work side by side on the cluster. [one a CPU]", CLUSTER, min=1),
+        int | None, _cluster("jobs", "Models or pieces of work side by side on the cluster. [one a CPU]", min=1)
     ] = None
 
     def cluster(self, device: str = "cpu", jobs: int | None = None) -> "Cluster | None":
@@ -226,4 +258,5 @@ def _with(group: Any, argument: str, *only: str) -> Callable[[Callable[..., None
 
 with_reading = partial(_with, ReadingOptions, "reading")
 with_knowledge = partial(_with, KnowledgeOptions, "known")
+with_decoding = partial(_with, DecodingOptions, "decoding")
 with_cluster = partial(_with, ClusterOptions, "where")

@@ -28,6 +28,14 @@ def echo(text: object, err: bool = False, nl: bool = True) -> None:
     typer.echo(told, err=err, nl=nl)
 
 
+def echo_first(told: Sequence[object], before: str, most: int = 10, count: int = 0) -> None:
+    """Print the first sentences on standard error, and how many more there are; `count` is of all, if not `told` is."""
+    for one in told[:most]:
+        echo(f"{before}{one}", err=True)
+    if len(told) > most:
+        echo(f"{before}… and {(count or len(told)) - most} more", err=True)
+
+
 class Format(StrEnum):
     """How a command prints its result."""
 
@@ -80,7 +88,7 @@ def print_rows(
         table.add_row(*(_cell(value, digits) for value in row.values()))
     console = Console()
     if console.measure(table, options=console.options.update(max_width=_ANY_WIDTH)).minimum > console.width:
-        table.padding = (0, 0)  # type: ignore[assignment]
+        table.padding = (0, 0)
     console.print(table)
 
 

@@ -34,12 +34,4 @@ def serve(
         if browser:
             threading.Timer(0.7, webbrowser.open, (address,)).start()
 
-    run(
-        folder,
-        host=host,
-        port=port,
-        model=model,
-        token=token,
-        workers=jobs,
-        say=say,
-    )
+    run(folder, host=host, port=port, model=model, token=token, workers=jobs, say=say)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fada.cli.options import SHARD, TEXTS, ClusterOptions, ReadingOptions, with_cluster, with_reading
-from fada.cli.output import AS_CSV, AS_JSON, Format, chosen_format, echo, print_json, print_rows
+from fada.cli.output import AS_CSV, AS_JSON, Format, chosen_format, echo, echo_first, print_json, print_rows
 from fada.errors import FadaError
 
 if TYPE_CHECKING:
@@ -83,10 +83,7 @@ def build(
                 echo(f"{counted.count} of {counted.total} {counted.unit} counted: {out}")
                 return
             targets, notes = TargetSet.from_pairs(corpus, normalizer), corpus.notes
-    for left_out in notes[:10]:
-        echo(f"left out: {left_out}", err=True)
-    if len(notes) > 10:
-        echo(f"left out: … and {len(notes) - 10} more", err=True)
+    echo_first(notes, "left out: ")
     targets.save(out)
     _print_summary(targets, f"{out}: {normalizer.describe()}", chosen_format(as_json, as_csv))
 

@@ -9,16 +9,16 @@ from fada.cli.options import (
     NO_DOMAIN,
     SHARD,
     ClusterOptions,
+    DecodingOptions,
     KnowledgeOptions,
     ReadingOptions,
-    affordable,
     with_cluster,
+    with_decoding,
     with_knowledge,
     with_reading,
 )
 from fada.cli.output import echo
-from fada.cli.words import HOT_WORD, LM, LM_WEIGHT, WORDS, WORDS_SHARE
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 DEVICE = typer.Option(
@@ -37,10 +37,12 @@ THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the networ
 
 @with_reading()
 @with_knowledge(*NO_DOMAIN)
+@with_decoding()
 @with_cluster()
 def transcribe(
     reading: ReadingOptions,
     known: KnowledgeOptions,
+    decoding: DecodingOptions,
     where: ClusterOptions,
     model_and_inputs: list[str] = typer.Argument(
         ...,
@@ -56,26 +58,6 @@ def transcribe(
         "--format",
         help="same, alto, page, hocr, tei, pdf, txt, tsv, csv, jsonl, parquet or pairs; by default from --out.",
     ),
-    lam: float | None = typer.Option(
-        None,
-        "--lam",
-        min=0,
-        max=1,
-        help="λ of Eq. 2; 1 is plain beam search. Default: 0.5 with --targets, else the decoder stored with the model.",
-    ),
-    scale: float | None = typer.Option(None, "--scale", min=0, help="Factor of the distance; 1 is the paper. [1]"),
-    distance: str | None = typer.Option(None, "--distance", help="sorted_w2, aligned_w2, js, kl or w1. [sorted_w2]"),
-    beam: int | None = typer.Option(
-        None, "--beam", min=1, callback=affordable, help="Hypotheses kept in the search. [5, or as stored]"
-    ),
-    tuned: Path | None = typer.Option(
-        None, "--tuned", help="Weights found by `fada tune`; what the four options above say goes first."
-    ),
-    lm: Path | None = LM,
-    lm_weight: float | None = LM_WEIGHT,
-    words: list[Path] = WORDS,
-    hot_word: list[str] = HOT_WORD,
-    words_share: float = WORDS_SHARE,
     looks: int = LOOKS,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
@@ -96,7 +78,7 @@ def transcribe(
 
     from fada.common.files import is_stream, write_bytes
     from fada.data.write import refuse_source
-    from fada.jobs.prepare import Wanted, choose_decoder, open_model, tell_untargeted
+    from fada.jobs.prepare import choose_decoder, open_model, tell_untargeted
     from fada.jobs.shards import Shard
     from fada.jobs.transcribe import Execution, Job
     from fada.jobs.transcribe import transcribe as run
@@ -118,9 +100,7 @@ def transcribe(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )
     recognizer.use_looks(looks)
-    given = {"lam": lam, "scale": scale, "distance": distance, "beam": beam, "lm_weight": lm_weight}
-    asked = {name: value for name, value in given.items() if value is not None}
-    wanted = Wanted(known.told(), asked, tuned, lm, words, hot_word, words_share)
+    wanted = decoding.wanted(known.told())
     if known.targets is not None:
         tell_untargeted(known.targets, lines)
     centuries = any(value is not None for name, value in source.items() if name.startswith("domain"))
@@ -139,8 +119,7 @@ def transcribe(
         shutil.rmtree(kept, ignore_errors=True)
     show_problems(summary.failed, summary.notes)
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
-    more = f" and {len(summary.files) - 1} more" if len(summary.files) > 1 else ""
-    written = f"{summary.files[0]}{more}" if summary.files and not streamed else str(out)
+    written = first_few(summary.files, 1) if summary.files and not streamed else str(out)
     lost = f", {lines.lost} lost in damaged tables" if lines.lost else ""
     told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed{lost}"
     echo(told if out is None else f"{told}: {written}", err=streamed)
@@ -194,15 +173,10 @@ def show_problems(failed: list[str], notes: list[str]) -> None:
 
 def _together(told: list[str]) -> list[str]:
     """One sentence for all that ends alike: ``a.png, b.png, c.png and 4 more: the image is empty``."""
-
-    def more(number: int) -> str:
-        return f" and {number} more" if number > 0 else ""
-
     by_reason: dict[str, list[str]] = {}
     for one in told:
         where, _, reason = one.partition(": ")
         by_reason.setdefault(reason or one, []).append(where)
     return [
-        reason if reason == where[0] else f"{', '.join(where[:10])}{more(len(where) - 10)}: {reason}"
-        for reason, where in by_reason.items()
+        reason if reason == where[0] else f"{first_few(where, 10)}: {reason}" for reason, where in by_reason.items()
     ]

@@ -12,7 +12,7 @@ import tempfile
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -202,6 +202,15 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write readable JSON (UTF-8, two-space indent, key order kept), all or nothing."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+
+def with_floats(value: Any, change: Callable[[float], float | None]) -> Any:
+    """A JSON value whose floats are changed."""
+    if isinstance(value, float):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: with_floats(item, change) for key, item in value.items()}
+    return [with_floats(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
 def refuse_pointer(head: bytes, where: object) -> None:

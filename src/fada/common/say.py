@@ -24,6 +24,8 @@ from rich.progress import (
 T = TypeVar("T")
 
 _console = Console(stderr=True)
+BOLD = {"style": "bold"}
+"""The `extra` of a record that is a heading."""
 
 
 def printable(text: str) -> str:
@@ -32,7 +34,7 @@ def printable(text: str) -> str:
 
 
 class _Shown(logging.Handler):
-    """Records as plain lines above the progress bar, warnings marked; ``extra={"style": "bold"}`` for a heading.
+    """Records as plain lines above the progress bar, warnings marked; ``extra=BOLD`` for a heading.
 
     Where standard error cannot be written (a file on a full disk), the record is lost and the work goes on.
     """

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 
 SAMPLE_RATE = 16_000
 """Samples per second of what is read."""
@@ -21,11 +21,7 @@ MAX_SECONDS = 30.0
 
 
 def load_audio(
-    source: AudioSource,
-    *,
-    rate: int = SAMPLE_RATE,
-    max_seconds: float | None = MAX_SECONDS,
-    where: str | None = None,
+    source: AudioSource, *, rate: int = SAMPLE_RATE, max_seconds: float | None = MAX_SECONDS, where: str | None = None
 ) -> np.ndarray:
     """Read a recording: wav, flac, ogg, mp3 and what else libsndfile knows.
 
@@ -58,10 +54,8 @@ def _name(source: AudioSource) -> str:
 @contextmanager
 def _opened(source: AudioSource, where: str) -> Iterator[Any]:
     """A `soundfile.SoundFile`."""
-    try:
+    with needing("soundfile", "audio", "Reading sound"):
         import soundfile
-    except ImportError:
-        raise missing_extra("soundfile", "audio", "Reading sound") from None
     if isinstance(source, bytes | bytearray | memoryview):
         if len(source) == 0:
             raise FadaError(f"{where}: the recording is empty (0 bytes).")
@@ -102,8 +96,6 @@ def _read(sound: Any, frames: int, where: str) -> np.ndarray:
 def _resampled(samples: np.ndarray, native: int, rate: int) -> np.ndarray:
     if native == rate:
         return samples
-    try:
+    with needing("soxr", "audio", f"Changing the sampling rate from {native} to {rate}"):
         import soxr
-    except ImportError:
-        raise missing_extra("soxr", "audio", f"Changing the sampling rate from {native} to {rate}") from None
     return np.clip(soxr.resample(samples, native, rate), -1.0, 1.0).astype(np.float32)

@@ -125,20 +125,26 @@ def area(polygon: Sequence[Point]) -> float:
 def part_of(polygon: Sequence[Point], start: float, end: float) -> tuple[Point, ...]:
     """What lies between two shares of a polygon's width, from 0 at its left to 1; of its box if nothing does.
 
-    Cut by Sutherland and Hodgman's rule: a polygon with arms may come out with edges that lie on each other.
+    A polygon with arms may come out with edges that lie on each other.
     """
     xs, ys = zip(*polygon, strict=True)
     left, right = (min(xs) + share * (max(xs) - min(xs)) for share in (start, end))
-    cut = list(polygon)
-    for edge, side in ((left, 1.0), (right, -1.0)):
-        kept: list[Point] = []
-        for (x, y), (next_x, next_y) in zip(cut, (*cut[1:], *cut[:1]), strict=True):
-            inside, next_inside = side * (x - edge) >= 0, side * (next_x - edge) >= 0
-            if inside:
-                kept.append((x, y))
-            if inside != next_inside:
-                kept.append((edge, y + (next_y - y) * (edge - x) / (next_x - x)))
-        cut = kept
-    if len(cut) >= 3 and area(cut) > 0:
-        return tuple(cut)
-    return ((left, min(ys)), (right, min(ys)), (right, max(ys)), (left, max(ys)))
+    cut = half(half(polygon, left, 1), right, -1)
+    return cut if len(cut) >= 3 and area(cut) > 0 else corners(left, min(ys), right, max(ys))
+
+
+def half(points: Sequence[Sequence[float]], edge: float, side: int, *, closed: bool = True) -> tuple[Point, ...]:
+    """What of an outline or path lies right (`side` 1) or left (-1) of an upright line, by Sutherland and Hodgman."""
+    kept: list[Point] = []
+    for (x, y), (next_x, next_y) in zip(points, [*points[1:], *(points[:1] if closed else points[-1:])], strict=True):
+        inside, next_inside = side * (x - edge) >= 0, side * (next_x - edge) >= 0
+        if inside:
+            kept.append((x, y))
+        if inside != next_inside:
+            kept.append((edge, y + (next_y - y) * (edge - x) / (next_x - x)))
+    return tuple(kept)
+
+
+def corners(left: float, top: float, right: float, bottom: float) -> tuple[Point, ...]:
+    """A box as an outline."""
+    return (left, top), (right, top), (right, bottom), (left, bottom)

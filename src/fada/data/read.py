@@ -20,7 +20,7 @@ from fada.data.line import Line, LineSet, Log, printable, split_of
 from fada.data.places import walk
 from fada.data.reading import Reading
 from fada.data.rows import table_texts
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 
 NAMED_SETS = {
     "hub": "fada.data.formats.parquet:open_hub",
@@ -137,8 +137,8 @@ def _noting(
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         if advised:
-            ending, more = advised[0].suffix.lower(), f" and {len(advised) - 1} more" if len(advised) > 1 else ""
-            log.note(f"not read: {advised[0].name}{more}. For {ending}: {ADVICE[ending]}.")
+            ending = advised[0].suffix.lower()
+            log.note(f"not read: {first_few((file.name for file in advised), 1)}. For {ending}: {ADVICE[ending]}.")
         for kind, files in left.items():
             log.note(
                 f"{len(files)} files of the kind {kind} ({files[0].name}, ...) beside the {chosen.name} ones were not "
@@ -152,8 +152,8 @@ def _noting(
             yield line
         unused = [image.name for image in images if media and os.path.realpath(image) not in used]
         if unused:
-            named = f"{', '.join(unused[:3])}{', ...' if len(unused) > 3 else ''}"
-            log.note(f"images that belong to none of the lines that were read: {len(unused)} ({named}).")
+            told = first_few(unused, 3)
+            log.note(f"images that belong to none of the lines that were read: {len(unused)} ({told}).")
 
     if not left and not images and not advised:
         return lines

@@ -12,7 +12,7 @@ from fada.common.files import is_stream, write_json
 from fada.data.formats.registry import format_by_ending, formats, written_format
 from fada.data.line import LineSet, PathLike, Provenance, Transcription, nothing_to_write
 from fada.data.places import IDS, IMAGE_SUFFIXES, is_inside, walk
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 
 
 def chosen_format(destination: Path, format: str | None) -> str:
@@ -94,9 +94,9 @@ def refuse_others(folder: Path, chosen: str) -> None:
     endings = (*_ENDINGS.get(chosen, (".xml", ".txt", ".hocr", *IMAGE_SUFFIXES)), RECORD, IDS)
     others = [file for file in walk(folder) if file.name.lower().endswith(endings) and _changed(file) > finished]
     if others:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        found = first_few((file.name for file in others), 1)
         raise FadaError(
-            f"{folder}: holds files that fada did not write, or that were changed since ({others[0].name}{more}). "
+            f"{folder}: holds files that fada did not write, or that were changed since ({found}). "
             "Originals are never overwritten: choose a new or an empty folder."
         )
 

@@ -320,8 +320,8 @@ def compare(
             resamples=resamples,
             seed=seed,
         )
-        texts = [[column[i] for i in positions] for column in (references, a, b)]
-        before, after = (distribution_distances(texts[0], predicted) for predicted in texts[1:])
+        counted, *read = (_counts(column[i] for i in positions) for column in (references, a, b))
+        before, after = (_distances(counted, predicted) for predicted in read)
         return {
             metric: Difference(
                 metric=metric,
@@ -370,11 +370,6 @@ def over_seeds(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, MeanSem
     }
 
 
-def distribution_distances(references: Iterable[str], hypotheses: Iterable[str]) -> dict[str, float]:
-    """Distances between the character distributions of two sets of texts (NFC, lower case); {} if a side is empty."""
-    return _distances(_counts(references), _counts(hypotheses))
-
-
 def group_positions(labels: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     """The positions of each label, labels in natural order."""
     numbers, names = statistics.codes(labels)
@@ -416,12 +411,14 @@ def _scores(
 
 
 def _counts(texts: Iterable[str]) -> Counter[str]:
+    """Of characters in NFC and lower case."""
     # Half a surrogate pair is an error of some export, not a character; it is an edit like any other, and counted as �.
     whole = (_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text.strip()) for text in texts)
     return Counter(count_characters(whole, TextNormalizer()))
 
 
 def _distances(references: Counter[str], hypotheses: Counter[str]) -> dict[str, float]:
+    """Distances between the distributions of counted characters; none if a side is empty."""
     if not references or not hypotheses:
         return {}
     alphabet = sorted(references.keys() | hypotheses.keys())

@@ -67,8 +67,8 @@ def bootstrap(sums: Floats, resamples: int, rng: np.random.Generator) -> Floats:
     return draws
 
 
-def percentile_interval(samples: Floats, clusters: int, level: float = 0.95) -> Floats:
-    r"""Percentile interval of bootstrap samples (resamples, measures), widened for few clusters.
+def percentile_interval(samples: Floats, clusters: int) -> Floats:
+    r"""95 % percentile interval of bootstrap samples (resamples, measures), widened for few clusters.
 
     The plain percentile interval of n observations is too narrow by about :math:`\sqrt{(n-1)/n}` and uses normal where
     t quantiles are due. The levels are therefore moved out to :math:`\Phi(-\sqrt{n/(n-1)}\, t_{n-1,\alpha/2})`
@@ -77,7 +77,7 @@ def percentile_interval(samples: Floats, clusters: int, level: float = 0.95) -> 
     Returns:
         (measures, 2): lower and upper end.
     """
-    t = -t_quantile(clusters - 1, (1 - level) / 2)
+    t = -t_quantile(clusters - 1, 0.025)
     tail = normal_cdf(-np.sqrt(clusters / (clusters - 1)) * t)
     return np.quantile(samples, [tail, 1 - tail], axis=0).T
 
@@ -88,17 +88,16 @@ def intervals(
     *,
     clusters: Sequence[Hashable] | None = None,
     resamples: int = 1000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Floats | None:
-    """Bootstrap interval of every measure, (measures, 2), or None with fewer than two clusters."""
+    """95 % bootstrap interval of every measure, (measures, 2), or None with fewer than two clusters."""
     rng = np.random.default_rng(seed)
     sums = cluster_sums(np.concatenate([numerators, denominators], axis=1), clusters, rng)
     if len(sums) < 2 or resamples < 1:
         return None
     drawn = bootstrap(sums, resamples, rng)
     measures = numerators.shape[1]
-    return percentile_interval(ratio(drawn[:, :measures], drawn[:, measures:]), len(sums), level)
+    return percentile_interval(ratio(drawn[:, :measures], drawn[:, measures:]), len(sums))
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,6 @@ def paired_tests(
     *,
     clusters: Sequence[Hashable] | None = None,
     resamples: int = 10_000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> list[PairedTest]:
     """Paired bootstrap and approximate randomisation, two-sided, one result per measure.
@@ -146,7 +144,7 @@ def paired_tests(
 
     drawn = bootstrap(stacked, resamples, rng)
     samples = difference(drawn[:, : 2 * measures], drawn[:, 2 * measures :])
-    ends = percentile_interval(samples, len(stacked), level)
+    ends = percentile_interval(samples, len(stacked))
     below, above = (samples <= 0).sum(0), (samples >= 0).sum(0)
     tails = np.minimum(0.5, (1 + np.minimum(below, above)) / (1 + resamples))
     few = np.sqrt((len(stacked) - 1) / len(stacked))  # as the interval is widened, see percentile_interval

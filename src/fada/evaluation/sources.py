@@ -9,7 +9,7 @@ makes no sense, by their text; and where the sources are divided into lines diff
 was done is told in :attr:`Systems.note`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from fada.data.read import refuse_markup
 from fada.data.reading import COLUMN_NAMES
 from fada.data.source import read_lines
 from fada.data.write import RECORD
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.evaluation.predictions import PREDICTIONS, SCORE_COLUMNS, PathLike, Systems, page_of, stored_settings
 
 REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
@@ -120,7 +120,7 @@ def _from_table(file: Path, named: _Columns) -> Systems:
     total = len(columns[reference])
     ids = [str(value) for value in columns[identity]] if identity else [str(i + 1) for i in range(total)]
     kept = [name for name in columns if name not in {reference, identity, "system", *chosen, *SCORE_COLUMNS}]
-    others = {"domain" if name == domain else name: _labels(columns[name]) for name in kept}
+    others = {"domain" if name == domain else name: [*map(domain_name, columns[name])] for name in kept}
     if "system" not in columns:
         texts = {name: columns[name] for name in chosen}
         return _complete(ids, columns[reference], texts, others, str(file))
@@ -196,12 +196,7 @@ def _rows_of_split(columns: dict[str, list[Any]], split: str | None, file: Path)
 
 
 def _pick(
-    columns: Mapping[str, Any],
-    wanted: str | None,
-    usual: Sequence[str],
-    role: str,
-    file: Path,
-    optional: bool = False,
+    columns: Mapping[str, Any], wanted: str | None, usual: Sequence[str], role: str, file: Path, optional: bool = False
 ) -> str:
     """The name of the column for a role; empty if there is none and none is needed."""
     if wanted is not None:
@@ -215,10 +210,6 @@ def _pick(
             f"Name it with --{role}-column."
         )
     return found
-
-
-def _labels(values: Iterable[Any]) -> list[str | None]:
-    return [domain_name(value) for value in values]
 
 
 # --------------------------------------------------------------------------------------- references and their rivals
@@ -274,7 +265,7 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
     extra -= {"page", *SCORE_COLUMNS}
     columns = {
         "domain": [line.domain or first[i].domain for i, line in zip(shared, lines, strict=True)],
-        **{key: _labels(line.extra.get(key) for line in lines) for key in sorted(extra)},
+        **{key: [domain_name(line.extra.get(key)) for line in lines] for key in sorted(extra)},
         "page": [line.page for line in lines],
     }
     complete = _complete(
@@ -399,10 +390,8 @@ def _unlike(expected: Sequence[_Text], found: Sequence[_Text]) -> float:
 
 def _by_text(expected: Sequence[_Text], found: Sequence[_Text]) -> list[int]:
     """For each reference its hypothesis, with the smallest sum of edit distances; every line is used once."""
-    try:
+    with needing("scipy", "analysis", "pairing lines by their text"):
         from scipy.optimize import linear_sum_assignment
-    except ImportError:
-        raise missing_extra("scipy", "analysis", "pairing lines by their text") from None
     texts = [[line.text or "" for line in side] for side in (expected, found)]
     costs = process.cdist(*texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
     return linear_sum_assignment(costs)[1].tolist()

@@ -348,18 +348,10 @@ def table(folder: Path, manuscripts: Sequence[Manuscript], model: str) -> str:
     """The tables in Markdown, of all that is read with the model of this fingerprint."""
     found = Found.load(folder, manuscripts, model)
     seeds = found.seeds or [0]
-    by_line = [evaluate_systems(found.systems(s), PLAIN.name, Scoring(bootstrap=0, resamples=RESAMPLES)) for s in seeds]
-    by_page = [
-        evaluate_systems(
-            found.systems(seed),
-            PLAIN.name,
-            Scoring(bootstrap=0, resamples=RESAMPLES),
-            clusters=PAGE,
-            groups=["language"],
-        )
-        for seed in seeds
-    ]
-    systems = found.systems(seeds[0])
+    read, scoring = [found.systems(seed) for seed in seeds], Scoring(bootstrap=0, resamples=RESAMPLES)
+    by_line = [evaluate_systems(one, PLAIN.name, scoring) for one in read]
+    by_page = [evaluate_systems(one, PLAIN.name, scoring, clusters=PAGE, groups=["language"]) for one in read]
+    systems = read[0]
     pages = len(set(systems.column(PAGE)))
     parts = [
         f"{len(found.manuscripts)} manuscripts, {len(systems.ids)} test lines on {pages} pages, none of which, nor any "
@@ -379,18 +371,11 @@ def table(folder: Path, manuscripts: Sequence[Manuscript], model: str) -> str:
 
 def _changes(found: Found, evaluations: Sequence[SystemsEvaluation], rung: Rung) -> dict[str, float]:
     """Percent by which a rung changes the CER of each manuscript, mean over seeds."""
-    return {
-        one.manuscript: float(
-            np.mean(
-                [
-                    100 * (e.evaluations[rung.name].per_domain[one.manuscript].cer / plain - 1)
-                    for e in evaluations
-                    if (plain := e.evaluations[PLAIN.name].per_domain[one.manuscript].cer)
-                ]
-            )
-        )
-        for one in found.manuscripts
-    }
+    changes = {}
+    for name in (one.manuscript for one in found.manuscripts):
+        rates = [[e.evaluations[r.name].per_domain[name].cer for r in (PLAIN, rung)] for e in evaluations]
+        changes[name] = float(np.mean([100 * (cer / plain - 1) for plain, cer in rates if plain]))
+    return changes
 
 
 def _rungs_table(found: Found, evaluations: Sequence[SystemsEvaluation]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fada._version import __version__
 from fada.common.files import write_json
+from fada.common.say import BOLD
 from fada.common.settings import read_json
 from fada.common.tables import Cells
 from fada.data.columns import LineColumns
@@ -41,7 +42,6 @@ RUNGS = (
     Rung(f"learning from {MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST),
 )
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=2)
-BOLD = {"style": "bold"}
 
 
 @dataclass(frozen=True)

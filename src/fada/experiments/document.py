@@ -8,7 +8,7 @@ from fada.common.files import replacing
 from fada.evaluation.significance import mean_sem
 from fada.evaluation.table import markdown_table
 from fada.experiments.recipe import MAIN, STANDARD, Recipe, label
-from fada.experiments.record import Point, Rates, Record, Seeds, System, by_name, load_results
+from fada.experiments.record import Point, Rates, Record, Seeds, System, by_name, gathered, load_results
 from fada.text.characters import natural_key
 
 BASE = label(STANDARD, guided=False)
@@ -237,9 +237,8 @@ def _per_domain(found: Found) -> Iterator[str]:
 def _beams(found: Found) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        for arm in by_name(seeds, lambda seed: seed.beams):
-            widths = by_name(seeds, lambda seed, arm=arm: seed.beams.get(arm, {}))  # type: ignore[misc]
-            for width, entries in widths.items():
+        for arm, parts in by_name(seeds, lambda seed: seed.beams).items():
+            for width, entries in gathered(parts).items():
                 rows.append([seeds[0].dataset, seeds[0].model, arm, width, str(len(entries)), *_rates(entries)])
     yield from ("## Beam size, plain beam search", "")
     yield markdown_table(["data", "model", "training", "beam", "seeds", "CER", "WER"], rows)
@@ -263,9 +262,8 @@ def _lambdas(found: Found) -> Iterator[str]:
 def _rivals(found: Found) -> Iterator[str]:
     for seeds in found.values():
         rows = []
-        for arm in by_name(seeds, lambda seed: seed.rivals):
-            rivals = by_name(seeds, lambda seed, arm=arm: seed.rivals.get(arm, {}))  # type: ignore[misc]
-            for name, entries in rivals.items():
+        for arm, parts in by_name(seeds, lambda seed: seed.rivals).items():
+            for name, entries in gathered(parts).items():
                 settings = "; ".join(filter(None, dict.fromkeys(entry.setting for entry in entries)))
                 rows.append([arm, name, settings, str(len(entries)), *_row(entries)])
         if rows:

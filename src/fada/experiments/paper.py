@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fada.common.files import write_text
+from fada.common.say import BOLD
 from fada.data.synthetic.set import make_synthetic
 from fada.errors import FadaError
 from fada.evaluation.table import markdown_table
@@ -93,7 +94,7 @@ def reproduce_all(
     stories = {} if name == MORE else PAPER_LIPOGRAMS if scope.size == "paper" else LIPOGRAMS
     outcomes = []
     for short, file in [(file.stem, file) for file in files] + [(n, Path(recipes) / f) for n, f in stories.items()]:
-        log.info("%s", short, extra={"style": "bold"})
+        log.info("%s", short, extra=BOLD)
         try:
             if short in stories:
                 folder = _lipograms(file, scope.results / scope.named(short), scope)

@@ -3,9 +3,10 @@
 import logging
 from pathlib import Path
 
+from fada.common.say import BOLD
 from fada.data.synthetic.set import SyntheticSettings, make_synthetic
 from fada.experiments.recipe import Changes
-from fada.experiments.study import BOLD, PathLike, Study, run_study
+from fada.experiments.study import PathLike, Study, run_study
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import platform
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
 from fada._version import __version__
-from fada.common.files import write_json
+from fada.common.files import with_floats, write_json
 from fada.common.settings import read_json, validated
 from fada.errors import FadaError
 from fada.experiments.recipe import MAIN, MORE, Ours
@@ -251,7 +251,8 @@ class Record(_Record):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it; figures to five digits after the point, for more would be noise in a file that is committed."""
-        write_json(path, _rounded(self.model_dump(mode="json", exclude_none=True)))
+        values = self.model_dump(mode="json", exclude_none=True)
+        write_json(path, with_floats(values, lambda value: round(value, 5)))
 
     @property
     def title(self) -> str:
@@ -286,9 +287,14 @@ def load_results(folder: str | os.PathLike[str], suffix: str = "") -> dict[str, 
 
 def by_name(seeds: Iterable[Record], part: Callable[[Record], Mapping[str, T]]) -> dict[str, list[T]]:
     """What the seeds hold under each name of a part, of the seeds that have it, in the order of first appearance."""
+    return gathered(map(part, seeds))
+
+
+def gathered(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
+    """What several mappings hold under each name, in the order of first appearance."""
     found: dict[str, list[T]] = {}
-    for seed in seeds:
-        for name, value in part(seed).items():
+    for part in parts:
+        for name, value in part.items():
             found.setdefault(name, []).append(value)
     return found
 
@@ -306,11 +312,3 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.strip() + ("+" if changed.strip() else "")
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 5)
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

@@ -62,8 +62,8 @@ def rates(references: Sequence[str], texts: Sequence[str]) -> Rates:
     return Rates(cer=found["cer"], wer=found["wer"])
 
 
-def examples(test: Systems, each: int = 2) -> list[Example]:
-    """Lines chosen by rule: those that FADA-TR-GD improves most, and those that it harms most, ties by id.
+def examples(test: Systems) -> list[Example]:
+    """Lines chosen by rule: the two that FADA-TR-GD improves most, and the two that it harms most, ties by id.
 
     Without that arm, guided decoding of the standard model is shown.
     """
@@ -72,7 +72,7 @@ def examples(test: Systems, each: int = 2) -> list[Example]:
     before = score_lines(test.references, test.systems[BASE]).edits
     after = score_lines(test.references, test.systems[system]).edits
     order = sorted(range(len(test.ids)), key=lambda i: (int(after[i]) - int(before[i]), test.ids[i]))
-    chosen = [i for i in order[:each] if after[i] < before[i]] + [i for i in order[::-1][:each] if after[i] > before[i]]
+    chosen = [i for i in order[:2] if after[i] < before[i]] + [i for i in order[::-1][:2] if after[i] > before[i]]
     names = dict.fromkeys((BASE, label(STANDARD, guided=True), label(FAITHFUL, guided=False), system))
     domains = test.domains or [None] * len(test.ids)
     return [

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json
+from fada.common.say import BOLD
 from fada.common.settings import read_json
 from fada.common.tables import Cells
 from fada.common.workers import Workers
@@ -34,7 +35,6 @@ from fada.tuning.tuned import Tuned
 log = logging.getLogger(__name__)
 
 PathLike = str | os.PathLike[str]
-BOLD = {"style": "bold"}
 
 STANDARD, ALIGNED = "standard", "fada-tr"
 PLAIN, GUIDED = "beam", "guided"

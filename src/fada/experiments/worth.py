@@ -16,7 +16,6 @@ from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import CharNgram
 from fada.errors import FadaError
-from fada.targets.distribution import CharDistribution
 
 INTERCEPT, SLOPE, SPREAD = 5.026, 1.442, 0.285
 """log CER = INTERCEPT + SLOPE · log doubt, with the standard deviation SPREAD of manuscripts about the law of a model
@@ -114,7 +113,8 @@ def worth(emissions: Emissions, knowledge: Knowledge | None = None) -> Worth:
     doubt, characters, texts = doubts(emissions)
     mean = float(doubt.sum() / characters.sum())
     middle = INTERCEPT + SLOPE * math.log(max(mean, 1e-6))
-    bits = sum(float(-(np.exp(scores) * scores).sum()) for scores in map(_finite, emissions.log_probs)) / math.log(2)
+    finite = [np.maximum(scores, -60.0) for scores in emissions.log_probs]
+    bits = sum(float(-(np.exp(scores) * scores).sum()) for scores in finite) / math.log(2)
     text_bits = None if knowledge is None else _text_bits(knowledge, texts)
     expected = {}
     for title, parts in _rungs(text_bits is not None and text_bits > 0).items():
@@ -141,10 +141,6 @@ def _rungs(text: bool) -> dict[str, list[str]]:
     return {"text": ["text"], **alone, **{f"{name} and text": [name, "text"] for name in lines}} if text else alone
 
 
-def _finite(scores: np.ndarray) -> np.ndarray:
-    return np.maximum(scores, -60.0)
-
-
 def _frequency_bits(knowledge: Knowledge) -> float | None:
     """KL(domain ‖ what the recogniser assumes), in bits per character: the most that frequencies can be worth."""
     if knowledge.targets is None or knowledge.prior is None:
@@ -152,14 +148,9 @@ def _frequency_bits(knowledge: Knowledge) -> float | None:
     own, assumed = knowledge.targets.overall, knowledge.prior
     if own is assumed:
         return None
-    least = _least(assumed)
+    least = 0.5 / max(float(assumed.counts.sum()), 1.0)  # of a character that was never counted: half an occurrence
     pairs = [(own.frequency(c), max(assumed.frequency(c), least)) for c in own.symbols if own.frequency(c) > 0]
     return round(float(sum(p * math.log2(p / q) for p, q in pairs)), 3)
-
-
-def _least(distribution: CharDistribution) -> float:
-    """The frequency of a character that was never counted: half of one that was counted once."""
-    return 0.5 / max(float(distribution.counts.sum()), 1.0)
 
 
 def _text_bits(knowledge: Knowledge, texts: Sequence[str]) -> float | None:

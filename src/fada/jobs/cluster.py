@@ -16,24 +16,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from fada.errors import FadaError, missing_extra
+from fada.data.line import Line
+from fada.decoding.evidence import Automatic
+from fada.decoding.knowledge import Knowledge
+from fada.decoding.weights import Weights
+from fada.errors import FadaError, needing
 from fada.jobs.batches import document_of
 from fada.jobs.documents import Documents
-from fada.jobs.journal import Row
+from fada.jobs.journal import Row, failed_row
 from fada.jobs.reader import Reader
-
-if TYPE_CHECKING:
-    from fada.data.line import Line
-    from fada.decoding.evidence import Automatic
-    from fada.decoding.knowledge import Knowledge
-    from fada.decoding.weights import Weights
-    from fada.models.recognizer import Recognizer
+from fada.models.recognizer import Recognizer
 
 T = TypeVar("T")
 R = TypeVar("R")
-Work: TypeAlias = "Callable[[list[Line], dict[str, Any] | None], Any]"
+Work: TypeAlias = Callable[[list[Line], dict[str, Any] | None], Any]
 
 RETRIES = 5
 """So often a batch is given to a new actor when one dies over it; then its lines are tried one by one."""
@@ -87,10 +85,8 @@ class Cluster:
         if token is not None:
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.resolve())}
         try:
-            try:
+            with needing("ray", "scale", "running on a Ray cluster"):
                 import ray  # reads the environment once
-            except ImportError:
-                raise missing_extra("ray", "scale", "running on a Ray cluster") from None
             self._connect(ray)
             try:
                 yield Running(ray, self)
@@ -206,7 +202,7 @@ def _go_to(folder: str) -> None:
 class ModelActor:
     """A model that works on batches of lines."""
 
-    def start(self, folder: str, model: str, device: str, make: "Callable[[Recognizer], Work]") -> None:
+    def start(self, folder: str, model: str, device: str, make: Callable[[Recognizer], Work]) -> None:
         """Load the model.
 
         Args:
@@ -221,7 +217,7 @@ class ModelActor:
         recognizer.use_threads(1)
         self._work = make(recognizer)
 
-    def work(self, batch: "list[Line]", decided: "dict[str, Any] | None") -> Any:
+    def work(self, batch: list[Line], decided: dict[str, Any] | None) -> Any:
         """The result for a batch."""
         return self._work(batch, decided)
 
@@ -230,10 +226,10 @@ def on_actors(
     cluster: Cluster,
     out: Path,
     model: str,
-    make: "Callable[[Recognizer], Work]",
-    batches: "Iterable[list[Line]]",
-    documents: "Documents | None" = None,
-) -> "Iterator[tuple[list[Line], Any | None]]":
+    make: Callable[[Recognizer], Work],
+    batches: Iterable[list[Line]],
+    documents: Documents | None = None,
+) -> Iterator[tuple[list[Line], Any | None]]:
     """Batches of lines and what actors make of them, in the order in which they are finished.
 
     The lines of a document wait until its first batch told what it is read with, wherever they are read. A batch over
@@ -258,8 +254,8 @@ def on_actors(
 
 
 def read_on(
-    cluster: Cluster, out: Path, model: str, reader: Reader, batches: "Iterable[list[Line]]"
-) -> "Iterator[tuple[list[Line], list[Row]]]":
+    cluster: Cluster, out: Path, model: str, reader: Reader, batches: Iterable[list[Line]]
+) -> Iterator[tuple[list[Line], list[Row]]]:
     """Batches of lines and their rows, in the order in which they are finished; see :func:`on_actors`.
 
     Args:
@@ -267,16 +263,16 @@ def read_on(
     """
     make = partial(_reading, reader.weights, reader.knowledge, reader.automatic, reader.recognizer.looks)
     for batch, rows in on_actors(cluster, out, model, make, batches, reader.documents):
-        yield batch, rows or [{"id": line.id, "source": line.source or line.id, "error": DIED} for line in batch]
+        yield batch, rows or [failed_row(line, DIED) for line in batch]
 
 
 def _reading(
-    weights: "Weights", knowledge: "Knowledge", automatic: "Automatic | None", looks: int, recognizer: "Recognizer"
-) -> "Work":
+    weights: Weights, knowledge: Knowledge, automatic: Automatic | None, looks: int, recognizer: Recognizer
+) -> Work:
     recognizer.use_looks(looks)
     reader = Reader(recognizer, weights, knowledge, automatic, {})
 
-    def rows(batch: "list[Line]", decided: "dict[str, Any] | None") -> "list[Row]":
+    def rows(batch: list[Line], decided: dict[str, Any] | None) -> list[Row]:
         if decided is not None and reader.documents is not None:
             reader.documents.recall(decided)
         return reader.rows(batch)
@@ -293,7 +289,7 @@ class _Pool:
     """
 
     def __init__(
-        self, ray: Any, start: "Callable[[], tuple[Any, Any]]", count: int, documents: "Documents | None"
+        self, ray: Any, start: "Callable[[], tuple[Any, Any]]", count: int, documents: Documents | None
     ) -> None:
         self._ray, self._start, self._documents = ray, start, documents
         self._most = AHEAD * count
@@ -307,7 +303,7 @@ class _Pool:
         for _ in range(count):
             self._start_one()
 
-    def spread(self, batches: "Iterable[list[Line]]") -> "Iterator[tuple[list[Line], Any | None]]":
+    def spread(self, batches: Iterable[list[Line]]) -> Iterator[tuple[list[Line], Any | None]]:
         """Every batch with its result; None for a line if actor after actor died over it."""
         for batch in batches:
             self._held.append(_Batch(batch))
@@ -335,7 +331,7 @@ class _Pool:
             self._busy[actor.work.remote(batch.lines, decided)] = batch, actor
             self._load[actor] += 1
 
-    def _next(self) -> "Iterator[tuple[list[Line], Any | None]]":
+    def _next(self) -> Iterator[tuple[list[Line], Any | None]]:
         """Wait for something to happen: an actor is ready, a batch is done, an actor died."""
         (done,), _ = self._ray.wait([*self._busy, *self._starting], num_returns=1)
         starting = self._starting.pop(done, None)
@@ -360,7 +356,7 @@ class _Pool:
                 yield batch.lines, found
         self._submit()
 
-    def _died(self, batch: "_Batch | None", actor: Any) -> "Iterator[tuple[list[Line], Any | None]]":
+    def _died(self, batch: "_Batch | None", actor: Any) -> Iterator[tuple[list[Line], Any | None]]:
         """Another actor in the place of a dead one; its batches go to any."""
         if self._load.pop(actor, None) is not None or batch is None:
             self._start_one()
@@ -385,5 +381,5 @@ class _Pool:
 class _Batch:
     """Lines to be worked on together, and how many actors died over them."""
 
-    lines: "list[Line]"
+    lines: list[Line]
     deaths: int = 0

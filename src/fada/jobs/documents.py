@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.batches import document_of, in_parts
-from fada.jobs.journal import Row
-
-if TYPE_CHECKING:
-    from fada.models.recognizer import Recognizer
+from fada.jobs.journal import Row, failed_row
+from fada.models.recognizer import Recognizer
 
 MUCH = 0.5
 """Bits per character by which another language must tell better to be named."""
@@ -36,7 +34,7 @@ class Documents:
         rows: finished lines of an earlier run, whose decisions hold.
     """
 
-    def __init__(self, recognizer: "Recognizer", automatic: Automatic, rows: Mapping[str, Row]) -> None:
+    def __init__(self, recognizer: Recognizer, automatic: Automatic, rows: Mapping[str, Row]) -> None:
         self.recognizer, self.alphabet, self.automatic = recognizer, recognizer.alphabet, automatic
         self.decisions: dict[str, Decision] = {}
         for row in rows.values():
@@ -86,7 +84,7 @@ class Documents:
                 search = BeamSearch(found, decision.knowledge)
                 rows += rows_of(part, search.hypotheses(decision.weights, alignment=True))
             except FadaError as reason:
-                rows += [{"id": line.id, "source": line.source or line.id, "error": str(reason)} for line in part]
+                rows += [failed_row(line, str(reason)) for line in part]
         if known is None:
             rows[0]["read_with"] = {"document": document, **decision.record()}
         return rows

@@ -15,7 +15,7 @@ from fada.errors import FadaError
 from fada.jobs.batches import batches, in_parts
 from fada.jobs.cluster import DIED, on_actors
 from fada.jobs.journal import Journal, Row, stamp_of
-from fada.jobs.shards import Share
+from fada.jobs.shards import Share, anywhere
 from fada.jobs.transcribe import Execution, Job, Summary
 from fada.models.recognizer import Recognizer
 from fada.text.alphabet import Alphabet
@@ -28,11 +28,7 @@ Found = list[tuple[Emissions | None, list[str], str | None]]
 
 
 def emit(
-    recognizer: Recognizer,
-    lines: LineSet,
-    out: str | os.PathLike[str],
-    job: Job = Job(),
-    run: Execution = Execution(),
+    recognizer: Recognizer, lines: LineSet, out: str | os.PathLike[str], job: Job = Job(), run: Execution = Execution()
 ) -> Summary:
     """Store the emissions of every line that can be read; an interrupted job goes on where it stopped.
 
@@ -69,8 +65,7 @@ def emit(
             raise FadaError(f"no line could be read ({len(problems)} failed). First: {first}")
         emissions.save(out)
         if share is not None:
-            elsewhere = {"model_files": [file[:2] for file in record["model_files"]], "source": None, "shard": None}
-            share.note(whole, {**record, **elsewhere})
+            share.note(whole, anywhere(record))
         journal.finish()
         shutil.rmtree(folder)
     if resumed:

@@ -62,6 +62,11 @@ def stamp_of(line: Line) -> str | None:
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
+def failed_row(line: Line, reason: str) -> Row:
+    """The row of a line that could not be read."""
+    return {"id": line.id, "source": line.source or line.id, "error": reason}
+
+
 class Rows(Mapping[str, Row]):
     """The rows of a journal by the id of their line, the newest of each.
 

@@ -23,7 +23,7 @@ from fada.common.say import progress_bar
 from fada.common.scratch import scratch_database
 from fada.common.tables import open_table, whole
 from fada.data.write import RECORD, own_folder, refuse_source
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 from fada.jobs.shards import PartNote
 
 PIECE, AT_A_TIME = 1 << 15, 1 << 25
@@ -184,7 +184,7 @@ def _check(parts: Sequence[_Part]) -> None:
         if before.note.shard == after.note.shard:
             raise FadaError(f"{before.path} and {after.path} are both shard {after.note.shard}: give each once.")
     if missing := sorted({*range(1, first.note.of + 1)} - {*numbers}):
-        listed = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
+        listed = first_few(missing, 10)
         raise FadaError(f"{len(missing)} of {first.note.of} parts are missing: {listed}. Run these shards, then merge.")
     if first.places is None:
         return
@@ -224,7 +224,8 @@ def _merge_rows(parts: Sequence[_Part], out: Path) -> None:
         for _, row in heapq.merge(*streams, key=lambda placed: placed[0]):
             written.write(row)
             progress.advance(task)
-    _write_record(parts, out.with_name(f"{out.name}.{RECORD}"))
+    if record := _joined_record([_read_record(part) for part in parts]):
+        write_json(out.with_name(f"{out.name}.{RECORD}"), record)
 
 
 def _first_row(path: Path) -> bytes:
@@ -349,8 +350,3 @@ def _joined_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if "created" in joined:
         joined["created"] = max(str(record.get("created", "")) for record in known)
     return joined
-
-
-def _write_record(parts: Sequence[_Part], path: Path) -> None:
-    if record := _joined_record([_read_record(part) for part in parts]):
-        write_json(path, record)

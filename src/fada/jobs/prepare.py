@@ -19,7 +19,7 @@ from fada.decoding.told import Told
 from fada.decoding.weights import NO_GUIDANCE, Weights
 from fada.decoding.wordlist import SHARE, Words
 from fada.distances import LAM
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 from fada.models.look import look_at
 from fada.models.registry import load_on_device
 from fada.targets.target_set import TargetSet
@@ -90,8 +90,7 @@ class Wanted:
             return None
         words = Words.of(self.words, self.hot_words, characters, self.words_share, self.told.encoding)
         if words.impossible:
-            more = f" and {len(words.impossible) - 3} more" if len(words.impossible) > 3 else ""
-            log.info("words that the model cannot write, left out: %s%s", ", ".join(words.impossible[:3]), more)
+            log.info("words that the model cannot write, left out: %s", first_few(words.impossible, 3))
         return words
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from fada.data.line import Line
 from fada.decoding.evidence import Automatic
@@ -12,10 +11,8 @@ from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
 from fada.jobs.batches import in_parts
 from fada.jobs.documents import Documents
-from fada.jobs.journal import Row
-
-if TYPE_CHECKING:
-    from fada.models.recognizer import Recognizer
+from fada.jobs.journal import Row, failed_row
+from fada.models.recognizer import Recognizer
 
 
 class Reader:
@@ -27,7 +24,7 @@ class Reader:
 
     def __init__(
         self,
-        recognizer: "Recognizer",
+        recognizer: Recognizer,
         weights: Weights,
         knowledge: Knowledge,
         automatic: Automatic | None,
@@ -42,10 +39,7 @@ class Reader:
             return self.documents.rows(batch, _found_rows)
         rows: list[Row] = []
         for read, part, error in in_parts(batch, self._rows):
-            if error is None:
-                rows += read
-            else:
-                rows += [{"id": line.id, "source": line.source or line.id, "error": error} for line in part]
+            rows += read if error is None else [failed_row(line, error) for line in part]
         return rows
 
     def _rows(self, batch: Sequence[Line]) -> list[Row]:

@@ -8,12 +8,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PIL import Image
+
 from fada.common.files import replacing
 from fada.common.say import track
 from fada.data.formats.pages import new_document
 from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
 from fada.data.segment.drawing import draw_lines
+from fada.data.segment.page import PageLines
 from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs, write_image
 from fada.data.segment.upright import Look, LookAt, find_upright
 from fada.errors import FadaError
@@ -24,9 +27,6 @@ from fada.models.folders import DEFAULT_MODEL
 from fada.models.look import look_at
 
 if TYPE_CHECKING:
-    from PIL import Image
-
-    from fada.data.segment.page import PageLines
     from fada.models.recognizer import Recognizer
 
 
@@ -91,7 +91,7 @@ def segment_pages(
     return done
 
 
-def _look_at(page: "Image.Image", found: "PageLines") -> Look:
+def _look_at(page: Image.Image, found: PageLines) -> Look:
     return look_at(_judge(), page, found)
 
 

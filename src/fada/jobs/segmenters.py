@@ -5,8 +5,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from fada.common.settings import read_json, validated
@@ -18,12 +19,9 @@ from fada.data.segment.photographs import Photograph
 from fada.data.source import read_lines
 from fada.errors import FadaError
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 BUILT_IN = "detector"
 KRAKEN = "kraken"
-Segmenter: TypeAlias = "Callable[[Photograph, Image.Image], PageLines]"
+Segmenter: TypeAlias = Callable[[Photograph, Image.Image], PageLines]
 _SECONDS = 1800
 """After which kraken is given up on a page."""
 
@@ -58,7 +56,7 @@ def _kraken(right_to_left: bool) -> Segmenter:
     settings = ["segment", "-bl", "-d", "horizontal-rl" if right_to_left else "horizontal-lr"]
     name = f"kraken {told[-1] if told else '?'}, {' '.join(settings)}"
 
-    def find(photograph: Photograph, page: "Image.Image") -> PageLines:
+    def find(photograph: Photograph, page: Image.Image) -> PageLines:
         with tempfile.TemporaryDirectory(prefix="fada-") as folder:
             image, alto = Path(folder, "page.png"), Path(folder, "page.xml")
             page.save(image, compress_level=1)  # upright and grey, as the outlines are to be
@@ -119,7 +117,7 @@ def _boxes(file: Path) -> Segmenter:
     form = 'Expected {"page.jpg": [{"outline": [[x, y], ...], "baseline": [[x, y], ...]}, ...], ...}.'
     pages = validated(_Boxes, {"pages": read_json(file, form, unique=True)}, str(file)).pages
 
-    def find(photograph: Photograph, page: "Image.Image") -> PageLines:
+    def find(photograph: Photograph, page: Image.Image) -> PageLines:
         names = (photograph.file.name, photograph.name)
         name = next((name for name in names if name in pages), None)
         if name is None:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fada.data.crop import PageCrop
 from fada.data.formats.registry import formats
@@ -22,12 +22,10 @@ from fada.jobs.cluster import Cluster, read_on
 from fada.jobs.documents import Documents, other_language
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.reader import Reader
-from fada.jobs.shards import Shard, Share
+from fada.jobs.shards import Shard, Share, anywhere
 from fada.models.folders import is_model_folder, resolve
+from fada.models.recognizer import Recognizer
 from fada.text.characters import OTHER, visible
-
-if TYPE_CHECKING:
-    from fada.models.recognizer import Recognizer
 
 FOREIGN_SHARE = 0.1
 """More of a text than this outside a model's alphabet is told: it is another script, or edited by other rules."""
@@ -118,7 +116,7 @@ class Execution:
 
 
 def transcribe(
-    recognizer: "Recognizer",
+    recognizer: Recognizer,
     lines: LineSet,
     out: str | os.PathLike[str],
     job: Job = Job(),
@@ -161,11 +159,9 @@ def transcribe(
         if share is not None:
             share.unreadable = tally.failed
         notes = _notes(lines, job, tally, documents, journal.rows)
-        blank = [
-            (file, base)
-            for file, base in lines.blank
-            if share is None or share.shard.owns(file.relative_to(base).as_posix())
-        ]
+        blank = lines.blank
+        if share is not None:
+            blank = [(file, base) for file, base in blank if share.shard.owns(file.relative_to(base).as_posix())]
         if blank and chosen_format(out, format) == "same":
             notes.append(f"files without text lines, copied as they are: {len(blank)}")
         if resumed:
@@ -176,9 +172,7 @@ def transcribe(
         files = write_transcriptions(results, out, format, provenance=provenance, blank=blank)
         notes = [*_doubts(recognizer, own, job.known, tally), *tally.notes(), *notes]
         if share is not None:
-            elsewhere = {"model_files": [file[:2] for file in record["model_files"]], "source": None, "shard": None}
-            kind = chosen_format(out, format)
-            files.append(share.note(whole, {**record, **elsewhere, "format": kind}))
+            files.append(share.note(whole, {**anywhere(record), "format": chosen_format(out, format)}))
         journal.finish()
     done = len(journal.rows) - len(tally.failed)
     return Summary(files, done, resumed, list(tally.failed.values()), notes, time.monotonic() - started)
@@ -297,7 +291,7 @@ def _weight_files(model: str) -> list[tuple[str, int, int]]:
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _doubts(recognizer: "Recognizer", own: Counter[str], knowledge: Knowledge, tally: _Tally) -> list[str]:
+def _doubts(recognizer: Recognizer, own: Counter[str], knowledge: Knowledge, tally: _Tally) -> list[str]:
     """What speaks against this model for these lines: texts that it cannot write, and that it is not sure of its own.
 
     Args:

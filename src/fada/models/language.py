@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fada.common.threads import threads_for
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.targets.distribution import CharDistribution
 
 if TYPE_CHECKING:
@@ -40,21 +40,17 @@ def load_language_model(name: str, threads: int | None = None) -> "tuple[PreTrai
 
     On a CPU it runs on so many `threads`; by default on one if it is small, else on as many as there are free cores.
     """
-    try:
+    with needing("transformers", "train", "generating text"):
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError:
-        raise missing_extra("transformers", "train", "generating text") from None
     path = smollm2_file() if name == SMOLLM2 else Path(name)
     options: dict[str, Any] = {}
     source = str(path)
     if path.suffix == ".gguf":
         if not path.is_file():
             raise FadaError(f"{path}: no such file, expected a GGUF model.")
-        try:
+        with needing("gguf", "lipogram", "reading a GGUF model"):
             import gguf  # noqa: F401
-        except ImportError:
-            raise missing_extra("gguf", "lipogram", "reading a GGUF model") from None
         options, source = {"gguf_file": path.name}, str(path.parent)
     elif name != SMOLLM2 and not path.exists():
         source = name

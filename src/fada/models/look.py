@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
 from fada.data.line import Line
+from fada.data.segment.page import PageLines
 from fada.data.segment.upright import Look
 from fada.decoding.defaults import certainty_of
 
 if TYPE_CHECKING:
-    from PIL import Image
-
-    from fada.data.segment.page import PageLines
     from fada.models.recognizer import Recognizer
 
 LINES = 8
@@ -25,7 +24,7 @@ HARDLY = 0.6
 """Text is read with more certainty than this, and with more than one character a line; else it is hardly text."""
 
 
-def look_at(recognizer: "Recognizer", page: "Image.Image", found: "PageLines") -> Look:
+def look_at(recognizer: "Recognizer", page: Image.Image, found: PageLines) -> Look:
     """Read the longest lines of a page as they are and turned: a recogniser is more certain the right way up.
 
     Args:

@@ -5,7 +5,7 @@ package `onnx` would be another 30 MB to install and to import before the first 
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -172,11 +172,8 @@ def _attribute(name: str, value: int | float | str | list[int]) -> Pieces:
 
 def _message(*fields: tuple[int, Any]) -> Pieces:
     """A message of Protocol Buffers; a list is a repeated field."""
-    return tuple(piece for number, value in fields for one in _all(value) for piece in _field(number, one))
-
-
-def _all(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, list) else [value]
+    every = ((number, value if isinstance(value, list) else [value]) for number, value in fields)
+    return tuple(piece for number, values in every for one in values for piece in _field(number, one))
 
 
 def _field(number: int, value: int | float | str | bytes | Pieces) -> Pieces:

@@ -14,7 +14,7 @@ from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.text.alphabet import Alphabet
 
 if TYPE_CHECKING:
@@ -164,11 +164,9 @@ class Recognizer(ABC):
         Returns:
             Its address.
         """
-        try:
+        with needing("huggingface_hub", "hub", "sharing a model on the hub"):
             from huggingface_hub import HfApi
             from huggingface_hub.errors import HfHubHTTPError
-        except ModuleNotFoundError:
-            raise missing_extra("huggingface_hub", "hub", "sharing a model on the hub") from None
         with tempfile.TemporaryDirectory(prefix="fada-") as made:
             folder = self.folder or self._saved(Path(made))
             api = HfApi(token=token)

@@ -260,7 +260,7 @@ def describe(name: str) -> dict[str, Any]:
         "type": config.model_type,
         "kind": recognizer.kind,
         "reads": recognizer.modality,
-        "parameters": sum(p.numel() for p in recognizer.model.parameters()),
+        "parameters": recognizer.model.num_parameters(),
         "characters": characters,
         "tagging": recognizer.tagging,
         "learning rate": learning_rate(recognizer),

@@ -169,6 +169,8 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         cls, encoder: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, shape: dict[str, Any]
     ) -> "TrOCRRecognizer":
         """New weights: this encoder, and a decoder over the tokens."""
+        ends = {"decoder_start_token_id": tokenizer.bos_token_id}
+        ends |= {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
         decoder = TrOCRConfig(
             vocab_size=len(tokenizer),
             d_model=shape["size"],
@@ -179,20 +181,11 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
             max_position_embeddings=256,
             dropout=0.1,
             bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-            decoder_start_token_id=tokenizer.bos_token_id,
+            **ends,
         )
-        config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
-        config.decoder_start_token_id = tokenizer.bos_token_id
-        config.pad_token_id = tokenizer.pad_token_id
-        config.eos_token_id = tokenizer.eos_token_id
+        config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder, **ends)
         model = VisionEncoderDecoderModel(config)
-        model.generation_config = GenerationConfig(
-            decoder_start_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
+        model.generation_config = GenerationConfig(**ends)
         size = {"height": shape["height"], "width": shape["width"]}
         processor = ViTImageProcessor(size=size, image_mean=[1.0] * 3, image_std=[-1.0] * 3)  # paper is 0, ink is 1
         return cls(model, processor, tokenizer, strips=True)

@@ -3,9 +3,10 @@
 import base64
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from PIL import Image
 
 from fada.common.say import track
 from fada.data.crop import PageCrop
@@ -13,9 +14,6 @@ from fada.data.images import load_upright
 from fada.data.segment.drawing import draw_lines
 from fada.data.source import read_lines
 from fada.errors import FadaError
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 MEDIA_TYPE = "image/webp"
 LEVELS = ((40, 55), (36, 45), (36, 30), (32, 22), (28, 15), (28, 6), (24, 4))
@@ -86,13 +84,7 @@ def collect(
     budget -= sum(len(page.data) for page in pages.values())
     order = [line_id for line_id in wanted if line_id in small]
     level = _level(list(small.values()), budget)
-    images: dict[str, Thumbnail] = {}
-    for line_id in order:
-        thumbnail = encode(small[line_id], *level)
-        budget -= len(thumbnail.data)
-        if budget < 0:
-            break
-        images[line_id] = thumbnail
+    images = _fitting(((line_id, encode(small[line_id], *level)) for line_id in order), budget)
     note = ""
     if len(images) < len(ids):
         reasons = []
@@ -107,38 +99,43 @@ def collect(
 def _drawn(crops: Mapping[str, Sequence[PageCrop]], budget: int) -> dict[str, Thumbnail]:
     """Pages with the lines that were cut out of them, as many as fit."""
     side, quality = _PAGE
+
+    def page(lines: Sequence[PageCrop]) -> Thumbnail:
+        return _webp(draw_lines(load_upright(lines[0].page, upright=lines[0].upright)[0], lines, side), quality)
+
+    return _fitting(((name, page(lines)) for name, lines in crops.items()), budget)
+
+
+def _fitting(made: Iterable[tuple[str, Thumbnail]], budget: int) -> dict[str, Thumbnail]:
+    """The first images, as long as their bytes fit; no further one is made."""
     found: dict[str, Thumbnail] = {}
-    for name, lines in crops.items():
-        picture = draw_lines(load_upright(lines[0].page, upright=lines[0].upright)[0], lines, side)
-        page = _webp(picture, quality)
-        budget -= len(page.data)
+    for name, image in made:
+        budget -= len(image.data)
         if budget < 0:
             break
-        found[name] = page
+        found[name] = image
     return found
 
 
-def encode(image: "Image.Image", height: int, quality: int) -> Thumbnail:
+def encode(image: Image.Image, height: int, quality: int) -> Thumbnail:
     """A grey image, scaled to `height` pixels, as WebP."""
     return _webp(_scaled(image, height), quality)
 
 
-def _webp(image: "Image.Image", quality: int) -> Thumbnail:
+def _webp(image: Image.Image, quality: int) -> Thumbnail:
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=quality, method=4)
     return Thumbnail(image.width, image.height, base64.b64encode(buffer.getvalue()).decode("ascii"))
 
 
-def _scaled(image: "Image.Image", height: int) -> "Image.Image":
-    from PIL import Image
-
+def _scaled(image: Image.Image, height: int) -> Image.Image:
     image = image.convert("L")
     height = min(height, image.height)
     width = max(1, min(round(image.width * height / image.height), _WIDEST * height))
     return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def _level(images: Sequence["Image.Image"], budget: int) -> tuple[int, int]:
+def _level(images: Sequence[Image.Image], budget: int) -> tuple[int, int]:
     """The best level at which all images are likely to fit, judged by an even sample of them."""
     sample = images[:: max(1, len(images) // _SAMPLE)]
     for level in LEVELS:

@@ -22,7 +22,7 @@ import jinja2
 from markupsafe import Markup
 
 from fada._version import __version__
-from fada.common.files import write_json, write_text
+from fada.common.files import with_floats, write_json, write_text
 from fada.data.splits import READING, LineSources
 from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS
@@ -35,6 +35,7 @@ from fada.report.lines import LineList
 from fada.report.paper_tables import paper_tables
 from fada.runs.groups import load_runs
 from fada.runs.run import Run, flatten
+from fada.text.characters import unicode_name
 
 MAX_BYTES = 5_000_000
 """Size of the file, by default."""
@@ -172,18 +173,11 @@ def write_comparison(
 
 def script_json(value: Any) -> str:
     """JSON that can stand inside a ``<script>`` element: no markup can begin in it, and no number is NaN."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    finite = with_floats(value, lambda number: number if math.isfinite(number) else None)
+    text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)
@@ -222,6 +216,7 @@ class Page:
             "minus": lambda value, digits: f"{value:.{digits}f}".replace("-", "−"),
             "pvalue": sections.p_value,
             "visible": charts.drawn,
+            "named": lambda character: unicode_name(character).lower(),
         }
         files = resources.files(__package__)
         html, css, js = (files.joinpath(f"page.{name}").read_text(encoding="utf-8") for name in ENDINGS)

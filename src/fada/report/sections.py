@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from fada import distances
 from fada.decoding.weights import NO_GUIDANCE
-from fada.evaluation.confusions import character_changes, confusions
+from fada.evaluation.confusions import CharacterChange, character_changes, confusions
 from fada.evaluation.edits import score_lines
 from fada.evaluation.scores import NO_LABEL, Difference, Evaluation, Scoring
 from fada.evaluation.significance import MeanSem
@@ -19,7 +19,7 @@ from fada.report.comparison import Contender, DataSet, Pairing
 from fada.report.lines import LineList
 from fada.runs.run import Run
 from fada.targets.distribution import CharDistribution
-from fada.text.characters import OTHER, natural_key, unicode_name
+from fada.text.characters import OTHER, natural_key
 from fada.text.normalizer import TextNormalizer
 from fada.tuning.tuned import Point
 
@@ -97,18 +97,6 @@ class ConfusionRow:
 
     reference: str
     predicted: str
-    names: str
-    before: int
-    after: int
-
-
-@dataclass(frozen=True)
-class CharacterRow:
-    """A character, how often it occurs, and its errors in each reading."""
-
-    character: str
-    name: str
-    occurrences: int
     before: int
     after: int
 
@@ -145,7 +133,7 @@ class View:
     more_frequencies: Sequence[Drawing]
     target_name: str
     confusions: Sequence[Listing[ConfusionRow]]
-    characters: Sequence[Listing[CharacterRow]]
+    characters: Sequence[Listing[CharacterChange]]
 
 
 def view(number: int, data_set: DataSet, listed: LineList, scoring: Scoring) -> View:
@@ -302,11 +290,7 @@ def _notes(data_set: DataSet, evaluations: Mapping[str, Evaluation]) -> list[str
 
 
 def _domains(
-    data_set: DataSet,
-    listed: LineList,
-    pairing: Pairing,
-    both: tuple[Evaluation, Evaluation],
-    scoring: Scoring,
+    data_set: DataSet, listed: LineList, pairing: Pairing, both: tuple[Evaluation, Evaluation], scoring: Scoring
 ) -> list[DomainRow]:
     before, after = both
     names = [name for name in before.per_domain if name in after.per_domain]
@@ -387,16 +371,7 @@ def _confusions(data_set: DataSet, pairing: Pairing, scoring: Scoring) -> list[L
         {(c.reference, c.predicted): c.count for c in confusions(pairing.references, texts, **scoring.text_options)}
         for texts in (pairing.before, pairing.after)
     )
-    rows = [
-        ConfusionRow(
-            reference=reference,
-            predicted=predicted,
-            names=f"{unicode_name(reference).lower()} → {unicode_name(predicted).lower()}",
-            before=before.get((reference, predicted), 0),
-            after=after.get((reference, predicted), 0),
-        )
-        for reference, predicted in before.keys() | after.keys()
-    ]
+    rows = [ConfusionRow(*pair, before.get(pair, 0), after.get(pair, 0)) for pair in before.keys() | after.keys()]
     if not rows:
         return []
 
@@ -414,20 +389,11 @@ def _confusions(data_set: DataSet, pairing: Pairing, scoring: Scoring) -> list[L
     ]
 
 
-def _characters(pairing: Pairing, scoring: Scoring) -> list[Listing[CharacterRow]]:
+def _characters(pairing: Pairing, scoring: Scoring) -> list[Listing[CharacterChange]]:
     changes = character_changes(pairing.references, pairing.before, pairing.after, **scoring.text_options)
     helped = [change for change in changes if change.helped > 0][:SHOWN_CONFUSIONS]
     hurt = [change for change in reversed(changes) if change.helped < 0][:SHOWN_CONFUSIONS]
-    return [
-        Listing(
-            caption,
-            [
-                CharacterRow(c.character, unicode_name(c.character).lower(), c.occurrences, c.before, c.after)
-                for c in chosen
-            ],
-        )
-        for caption, chosen in (("Characters most helped", helped), ("Characters most hurt", hurt))
-    ]
+    return [Listing("Characters most helped", helped), Listing("Characters most hurt", hurt)]
 
 
 # --------------------------------------------------------------------------------------------- training and tuning

@@ -78,18 +78,15 @@ def _decoder(run: Run, order: int, beam: int) -> Decoder | None:
         order, share = run.tuned.lm_order, run.tuned.lm_share
         if run.tuned.weights.lm == "none":
             return Decoder(run.tuned.weights, run.knowledge)
-        return Decoder(run.tuned.weights, Knowledge.from_texts(_texts(run), run.targets, order=order, share=share))
+        texts = run.splits.training_texts()
+        return Decoder(run.tuned.weights, Knowledge.from_texts(texts, run.targets, order=order, share=share))
     if not run.has("emissions"):
         return None
-    knowledge = Knowledge.from_texts(_texts(run), run.targets, order=order, smoothing="kneser-ney")
+    knowledge = Knowledge.from_texts(run.splits.training_texts(), run.targets, order=order, smoothing="kneser-ney")
     validation = run.search("validation", knowledge)
     refuse_overlap(validation, run.search("test", knowledge))
     weights = descend(Trials(validation), with_domain_lm(Weights(beam=beam)), LANGUAGE | PRIOR, "tuning the decoder")
     return Decoder(weights, knowledge)
-
-
-def _texts(run: Run) -> dict[str, list[str]]:
-    return run.splits.training_texts()
 
 
 def _card(run: Run, errors: Sequence[str], title: str, licence: str | None, about: str) -> str:

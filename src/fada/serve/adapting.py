@@ -5,9 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import unicodedata
-from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,47 +82,31 @@ def adapt(desk: Desk, job: Running) -> dict[str, Any]:
 def _run(job: Running, model: str, lines: Path, out: Path) -> None:
     """`fada adapt` until it ends; ended when the job is cancelled."""
     command = [sys.executable, "-m", "fada", "adapt", model, "--lines", str(lines), "--out", str(out)]
-    process = subprocess.Popen(
+    said = ""
+    with subprocess.Popen(
         [*command, "--folds", str(_FOLDS)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        text=True,
         encoding="utf-8",
         errors="replace",
-    )
-    said: deque[str] = deque(maxlen=20)
-
-    def listen() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line.strip())
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    try:
-        while process.poll() is None:
-            if job.stopped:
-                raise Cancelled
-            job.tell(*_steps(out), "adapting the model to the confirmed lines")
-            try:
-                process.wait(0.3)
-            except subprocess.TimeoutExpired:
-                continue
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
+    ) as process:
+        try:
+            while process.returncode is None:
+                if job.stopped:
+                    raise Cancelled
+                job.tell(*_steps(out), "adapting the model to the confirmed lines")
+                with suppress(subprocess.TimeoutExpired):
+                    said = process.communicate(timeout=0.3)[1]
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=5)
                 process.kill()
-                process.wait()
-        listener.join(5)
-        if process.stderr is not None:
-            process.stderr.close()
     if process.returncode:
-        told = next((line.removeprefix("fada: ") for line in reversed(said) if line.startswith("fada: ")), None)
-        raise FadaError(told or f"adapting ended with code {process.returncode}. Try again.")
+        told = [line.removeprefix("fada: ") for line in said.splitlines() if line.startswith("fada: ")]
+        raise FadaError(told[-1].strip() if told else f"adapting ended with code {process.returncode}. Try again.")
 
 
 def _steps(out: Path) -> tuple[int, int]:

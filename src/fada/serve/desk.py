@@ -63,12 +63,7 @@ class Desk:
         self.events = Events()
         self.default_model = model
         self.jobs = Jobs(
-            self.store,
-            self.events,
-            project.temporary,
-            workers=workers,
-            waiting=limits.waiting,
-            stuck=limits.stuck,
+            self.store, self.events, project.temporary, workers=workers, waiting=limits.waiting, stuck=limits.stuck
         )
         self._known: OrderedDict[int, tuple[str, Known, Reader]] = OrderedDict()
         self._lock = threading.RLock()
@@ -109,15 +104,10 @@ class Desk:
 
     def line(self, number: int) -> Row:
         """A line, with the document it is of."""
-        found = self.store.row(
-            "SELECT lines.*, pages.document FROM lines JOIN pages ON pages.id = lines.page WHERE lines.id = ?", number
-        )
-        if found is None:
-            raise MissingError(f"there is no line {number}.")
-        return found
+        return self._row("lines", number, "line", "lines.*, pages.document", "JOIN pages ON pages.id = lines.page")
 
-    def _row(self, table: str, number: int, name: str) -> Row:
-        found = self.store.row(f"SELECT * FROM {table} WHERE id = ?", number)
+    def _row(self, table: str, number: int, name: str, columns: str = "*", join: str = "") -> Row:
+        found = self.store.row(f"SELECT {columns} FROM {table} {join} WHERE {table}.id = ?", number)
         if found is None:
             raise MissingError(f"there is no {name} {number}.")
         return found
@@ -129,6 +119,11 @@ class Desk:
     def page_file(self, page: Row) -> Path:
         """The image of a page."""
         return self.project.folder / page["file"]
+
+    def sound(self, page: Row) -> Path | None:
+        """The recording that a page is; None for an image."""
+        media, _, name = page["media"].partition(":")
+        return self.project.source(page["document"]) / name if media == "audio" else None
 
     def crop(self, line: Row, page: Row) -> PageCrop:
         """A line as a cut out of its page."""

@@ -26,17 +26,16 @@ _FILES = {
 
 def transcriptions(desk: Desk, document: int, only: Only) -> Iterator[Transcription]:
     """The lines of a document with their texts; bad ones and what is no text are left out."""
-    row = desk.document(document)
     domain = desk.known(document).domain
     for page, lines in desk.all_lines(document, confirmed=only == "confirmed"):
         for line in lines:
-            audio = page["media"].removeprefix("audio:") if page["media"].startswith("audio:") else None
+            audio = desk.sound(page)
             made = Line(
                 id=f"{page['name']}#{line['id']}",
                 text=line["text"],
                 domain=domain,
                 image=None if audio else desk.crop(line, page),
-                audio=desk.project.source(row["id"]) / audio if audio else None,
+                audio=audio,
                 source=f"{page['name']}#{line['id']}",
                 extra={"page": page["name"], "state": line["state"]},
             )

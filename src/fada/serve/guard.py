@@ -28,11 +28,12 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 JSON_BODY = 64 * 2**20
 """Bytes of a request that is no upload of files."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Seconds."""
+_COOKIE = "fada_desk"
+"""Holds the token."""
 _ENTER = b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>fada</title>'
 
 
@@ -98,13 +99,10 @@ class Guard:
         limits: how much is taken.
         token: what a client must know; None where only this machine reaches the server.
         hosts: names under which the server may be addressed, besides addresses in numbers.
-        cookie: name of the cookie that holds the token.
     """
 
-    def __init__(
-        self, app: ASGIApp, limits: Limits, token: str | None, hosts: frozenset[str], cookie: str = "fada_desk"
-    ) -> None:
-        self.app, self.limits, self.token, self.cookie = app, limits, token, cookie
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None, hosts: frozenset[str]) -> None:
+        self.app, self.limits, self.token = app, limits, token
         self.hosts = hosts | {"localhost"}
         self.measured = Measured()
 
@@ -143,7 +141,7 @@ class Guard:
         if refusal is not None:
             await _answer(sending, *refusal)
         elif self._enters(scope):
-            cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+            cookie = f"{_COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
             given = [(b"content-type", b"text/html"), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
             await sending({"type": "http.response.start", "status": 200, "headers": given})
             await sending({"type": "http.response.body", "body": _ENTER})
@@ -211,7 +209,7 @@ class Guard:
         given = headers.get("authorization", "").removeprefix("Bearer ").strip()
         if not given:
             try:
-                found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+                found = SimpleCookie(headers.get("cookie", "")).get(_COOKIE)
             except CookieError:
                 found = None
             given = found.value if found else self._asked_token(scope)

@@ -18,8 +18,7 @@ def shown(desk: Desk, line: Row, order: int, document: Row) -> dict[str, Any]:
     if text != reading.get("text", ""):
         characters = aligned(desk, line, text, document)
     names = ("character", "confidence", "start", "end")
-    domain = json.loads(document["knowledge"]).get("domain")
-    media = desk.page(line["page"])["media"]
+    sound = desk.sound(desk.page(line["page"]))
     return {
         **{name: line[name] for name in ("id", "page", "text", "state", "version")},
         "order": order,
@@ -31,9 +30,9 @@ def shown(desk: Desk, line: Row, order: int, document: Row) -> dict[str, Any]:
         "characters": [dict(zip(names, cell, strict=True)) for cell in characters],
         "alternatives": [{"text": t, "score": score} for t, score in reading.get("alternatives", [])],
         "direction": document["direction"],
-        "domain": domain,
+        "domain": json.loads(document["knowledge"]).get("domain"),
         "expected_word_error": reading.get("expected_word_error"),
-        "audio": f"/api/lines/{line['id']}/audio" if media.startswith("audio:") else None,
+        "audio": f"/api/lines/{line['id']}/audio" if sound else None,
     }
 
 
@@ -94,17 +93,14 @@ def undo(desk: Desk, number: int, version: int, by: str) -> dict[str, Any]:
     while at >= 0 and steps[at]["by"].startswith("undo:"):  # what an undo took back to
         target = int(steps[at]["by"].split(":")[1])
         at = next((i for i, step in enumerate(steps) if step["version"] == target), -1)
-    earlier = next((s for s in reversed(steps[: max(at, 0)]) if (s["text"], s["state"]) != _what(line)), None)
+    present = line["text"], line["state"]
+    earlier = next((s for s in reversed(steps[: max(at, 0)]) if (s["text"], s["state"]) != present), None)
     if line["version"] != version:
         raise OutdatedError(shown_line(desk, number))
     if earlier is None:
         raise FadaError("there is nothing to undo.")
     values = {"text": earlier["text"], "state": earlier["state"]}
     return change(desk, number, version, values, f"undo:{earlier['version']}:{by}"[:200])
-
-
-def _what(row: Row) -> tuple[str, str]:
-    return row["text"], row["state"]
 
 
 def add(connection: sqlite3.Connection, values: Mapping[str, Any], by: str) -> int:

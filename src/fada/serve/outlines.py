@@ -11,7 +11,7 @@ from fada.serve.desk import Desk, OutdatedError
 from fada.serve.store import Row
 
 
-def split(desk: Desk, number: int, version: int, at: float, by: str) -> tuple[list[int], Row]:
+def split(desk: Desk, number: int, version: int, at: float, by: str) -> list[int]:
     """Cut a line in two at a fraction of its width; both are read."""
     line = desk.line(number)
     outline, baseline = json.loads(line["outline"]), json.loads(line["baseline"])
@@ -34,8 +34,9 @@ def split(desk: Desk, number: int, version: int, at: float, by: str) -> tuple[li
         new = {"page": line["page"], "place": place, "outline": second, "baseline": second_base}
         return lines.add(connection, {**new, "text": parts[1], "state": state}, by)
 
-    new = _written(desk, write, number)
-    return [number, new], _reread(desk, line["document"], [number, new])
+    numbers = [number, _written(desk, write, number)]
+    _reread(desk, line["document"], numbers)
+    return numbers
 
 
 def _cut(desk: Desk, line: Row, text: str, at: float) -> int:
@@ -50,7 +51,7 @@ def _written(desk: Desk, write: Callable[[sqlite3.Connection], Any], number: int
         raise OutdatedError(lines.shown_line(desk, error.line.get("id", number))) from None
 
 
-def join(desk: Desk, seen: Sequence[tuple[int, int]], by: str) -> tuple[int, Row]:
+def join(desk: Desk, seen: Sequence[tuple[int, int]], by: str) -> int:
     """Make lines of one page one; the first stays, the others go."""
     rows = [desk.line(number) for number, _ in seen]
     if len({line["page"] for line in rows}) > 1:
@@ -73,10 +74,11 @@ def join(desk: Desk, seen: Sequence[tuple[int, int]], by: str) -> tuple[int, Row
         lines.change_in(connection, first, seen[0][1], {**values, "state": state}, by)
 
     _written(desk, write, first)
-    return first, _reread(desk, rows[0]["document"], [first])
+    _reread(desk, rows[0]["document"], [first])
+    return int(first)
 
 
-def draw(desk: Desk, page: int, outline: Any, baseline: Any, by: str) -> tuple[int, Row]:
+def draw(desk: Desk, page: int, outline: Any, baseline: Any, by: str) -> int:
     """A new line on a page, in the order of its height; it is read."""
     found = desk.page(page)
     outline, baseline = shapes.checked(outline, baseline, found["width"], found["height"])
@@ -91,17 +93,18 @@ def draw(desk: Desk, page: int, outline: Any, baseline: Any, by: str) -> tuple[i
         return lines.add(connection, {"page": page, "place": place, "outline": outline, "baseline": baseline}, by)
 
     number = desk.store.write(write)
-    return number, _reread(desk, found["document"], [number])
+    _reread(desk, found["document"], [number])
+    return number
 
 
-def reshape(desk: Desk, number: int, version: int, outline: Any, baseline: Any, by: str) -> Row:
+def reshape(desk: Desk, number: int, version: int, outline: Any, baseline: Any, by: str) -> None:
     """Give a line another outline; it is read again."""
     line = desk.line(number)
     page = desk.page(line["page"])
     outline, baseline = shapes.checked(outline, baseline, page["width"], page["height"])
     values = {"outline": outline, "baseline": baseline, "emission": "", "reading": "{}"}
     _written(desk, lambda connection: lines.change_in(connection, number, version, values, by), number)
-    return _reread(desk, line["document"], [number])
+    _reread(desk, line["document"], [number])
 
 
 def remove(desk: Desk, number: int, version: int) -> None:
@@ -130,7 +133,7 @@ def reorder(desk: Desk, page: int, numbers: Sequence[int]) -> None:
     desk.tell_page(page)
 
 
-def _reread(desk: Desk, document: int, numbers: Sequence[int]) -> Row:
+def _reread(desk: Desk, document: int, numbers: Sequence[int]) -> None:
     for page in {desk.line(number)["page"] for number in numbers}:
         desk.tell_page(page)
-    return desk.jobs.add("lines", document, lines=list(numbers))
+    desk.jobs.add("lines", document, lines=list(numbers))

@@ -40,14 +40,7 @@ def listening(host: str, port: int | None) -> socket.socket:
 
 
 def serve(
-    folder: Path,
-    *,
-    host: str,
-    port: int | None,
-    model: str,
-    token: str | None,
-    workers: int,
-    say: Callable[[str], Any],
+    folder: Path, *, host: str, port: int | None, model: str, token: str | None, workers: int, say: Callable[[str], Any]
 ) -> None:
     """Serve a project folder until a signal ends it.
 

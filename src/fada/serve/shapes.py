@@ -1,10 +1,9 @@
 """Outlines and baselines: cut, joined, kept inside their page."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
-from fada.data.crop import area
+from fada.data.crop import area, corners, half
 from fada.errors import FadaError
 
 Points = list[list[float]]
@@ -12,7 +11,7 @@ Points = list[list[float]]
 
 def box(width: float, height: float) -> Points:
     """A rectangle from the origin."""
-    return [[0.0, 0.0], [width, 0.0], [width, height], [0.0, height]]
+    return [[x, y] for x, y in corners(0.0, 0.0, width, height)]
 
 
 def middle(outline: Sequence[Sequence[float]]) -> float:
@@ -39,27 +38,13 @@ def split(
     """The parts left and right of an upright cut, at a fraction of the width."""
     xs = [x for x, _ in outline]
     cut = min(xs) + at * (max(xs) - min(xs))
-    parts = tuple(
-        (_half(outline, cut, side, closed=True), _half(baseline, cut, side, closed=False)) for side in (-1, 1)
+    outlines, baselines = (
+        [[[x, round(y, 2)] for x, y in half(points, cut, side, closed=points is outline)] for side in (-1, 1)]
+        for points in (outline, baseline)
     )
-    if any(len(part) < 3 or area([(x, y) for x, y in part]) < 4.0 for part, _ in parts):
+    if any(len(part) < 3 or area([(x, y) for x, y in part]) < 4.0 for part in outlines):
         raise FadaError("one part of the line would be empty. Cut it further inside.")
-    return parts[0], parts[1]
-
-
-def _half(points: Sequence[Sequence[float]], cut: float, side: int, closed: bool) -> Points:
-    """What lies on one side of an upright line (Sutherland and Hodgman)."""
-    half: Points = []
-    pairs = pairwise([*points, points[0]] if closed else points)
-    if not closed and points and side * (points[0][0] - cut) >= 0:
-        half.append([*points[0]])
-    for (x0, y0), (x1, y1) in pairs:
-        inside, next_inside = side * (x0 - cut) >= 0, side * (x1 - cut) >= 0
-        if inside != next_inside:
-            half.append([cut, round(y0 + (y1 - y0) * (cut - x0) / (x1 - x0), 2)])
-        if next_inside:
-            half.append([x1, y1])
-    return half
+    return (outlines[0], baselines[0]), (outlines[1], baselines[1])
 
 
 def join(outlines: Sequence[Points], baselines: Sequence[Points]) -> tuple[Points, Points]:

@@ -9,9 +9,8 @@ import queue
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -190,16 +189,6 @@ class Store:
         self._thread.join()
         for connection in self._opened:
             connection.close()
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Store]:
-    """A store that is closed at the end."""
-    store = Store(path)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def insert(connection: sqlite3.Connection, table: str, values: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ from fada.errors import FadaError
 from fada.serve import lines, shapes
 from fada.serve.chosen import Chosen
 from fada.serve.desk import Desk
-from fada.serve.jobs import QUICK, Running, WorkerLostError
+from fada.serve.jobs import QUICK, Running
 from fada.serve.reading import Reading
 from fada.serve.store import Row, insert, update
 
@@ -51,9 +51,6 @@ def _read_document(desk: Desk, job: Running) -> dict[str, Any]:
             continue
         try:
             _read_page(desk, job, document, page)
-        except WorkerLostError as error:
-            problems.append(f"{page['name']}: {error}")
-            _set_page(desk, page["id"], "failed", str(error))
         except FadaError as error:
             problems.append(f"{page['name']}: {error}")
             _set_page(desk, page["id"], "failed", _short(str(error)))
@@ -83,16 +80,9 @@ def look(desk: Desk, job: Running, number: int) -> None:
 
 
 def _find_pages(desk: Desk, job: Running, document: Row, problems: list[str]) -> None:
-    folder = desk.project.source(document["id"])
-    limits = desk.limits
+    folder, limits = desk.project.source(document["id"]), desk.limits
     found: list[Any] = []
-    for answer in job.run(
-        "pages",
-        folder=str(folder),
-        direction=document["direction"],
-        most=limits.pages,
-        pixels=limits.pixels,
-    ):
+    for answer in job.run("pages", folder=str(folder), most=limits.pages, pixels=limits.pixels):
         if "problem" in answer:
             problems.append(answer["problem"])
         else:
@@ -106,10 +96,8 @@ def _find_pages(desk: Desk, job: Running, document: Row, problems: list[str]) ->
             page = insert(connection, "pages", {**answer["page"], **values})
             for place, line in enumerate(answer.get("lines", ())):
                 text = line.get("text")
-                state = "draft" if text is None else "typed"
-                lines.add(
-                    connection, {"page": page, "place": place, **line, "text": text or "", "state": state}, "file"
-                )
+                values = {"text": text or "", "state": "draft" if text is None else "typed"}
+                lines.add(connection, {"page": page, "place": place, **line, **values}, "file")
 
     desk.store.write(write)
 
@@ -120,7 +108,7 @@ def _read_page(desk: Desk, job: Running, document: Row, page: Row) -> None:
     notes: list[str] = []
     turned: dict[str, Any] = {}
     if not rows:
-        if page["media"].startswith("audio:"):
+        if desk.sound(page):
             whole = shapes.box(page["width"], page["height"])
             found = [{"outline": whole, "baseline": []}]
         else:
@@ -180,7 +168,7 @@ def emit(desk: Desk, job: Running, document: Row, rows: Sequence[Row]) -> list[s
             if line["emission"] == name and desk.project.emission(document["id"], name) is not None:
                 emissions[line["id"]] = name
                 continue
-            audio = page["media"].removeprefix("audio:") if page["media"].startswith("audio:") else None
+            sound = desk.sound(page)
             asked.append(
                 {
                     "id": line["id"],
@@ -190,7 +178,7 @@ def emit(desk: Desk, job: Running, document: Row, rows: Sequence[Row]) -> list[s
                     "outline": json.loads(line["outline"]),
                     "baseline": json.loads(line["baseline"]),
                     "emission": name,
-                    "audio": str(desk.project.source(document["id"]) / audio) if audio else None,
+                    "audio": sound and str(sound),
                 }
             )
         store_readings(desk, document, emissions, {})

@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 Task = Callable[..., Iterator[Answer]]
 
 
-def pages(folder: str, direction: str, most: int, pixels: int) -> Iterator[Answer]:
+def pages(folder: str, most: int, pixels: int) -> Iterator[Answer]:
     """The pages of what was uploaded into a folder: archives unpacked, PDFs drawn, ALTO and PAGE files read."""
     source = Path(folder)
     for archive in sorted(source.glob("*.zip")):
@@ -61,21 +61,27 @@ def _natural(file: Path) -> Any:
 
 
 def _files(source: Path) -> Iterator[Path]:
-    from fada.serve.project import IMAGES, SOUNDS, sniffed
+    from fada.serve.project import IMAGES, SOUNDS
 
     for file in sorted(source.rglob("*")):
         if file.is_symlink() or not file.is_file() or "pages" in file.relative_to(source).parts[:1]:
             continue
-        with file.open("rb") as stream:
-            kind = sniffed(stream.read(4096))
-        if kind in IMAGES | SOUNDS | {".pdf", ".xml"}:
+        if _kind(file) in IMAGES | SOUNDS | {".pdf", ".xml"}:
             yield file
+
+
+def _kind(file: Path) -> str | None:
+    """The ending that fits what is in a file."""
+    from fada.serve.project import sniffed
+
+    with file.open("rb") as stream:
+        return sniffed(stream.read(4096))
 
 
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack what can be read of a ZIP file, beside it; names cannot leave the folder."""
     from fada.data.read import unpacked
-    from fada.serve.project import safe_name, sniffed
+    from fada.serve.project import safe_name
 
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -87,9 +93,7 @@ def _unpack(archive: Path, folder: Path) -> None:
     for file in sorted(unpacked(archive).rglob("*")):
         if not file.is_file() or file.is_symlink():
             continue
-        with file.open("rb") as stream:
-            kind = sniffed(stream.read(4096))
-        if kind in (None, ".zip"):
+        if (kind := _kind(file)) in (None, ".zip"):
             continue
         place = folder / safe_name(file.name, str(kind))
         if not place.exists():
@@ -134,11 +138,9 @@ def _pages_of_xml(files: list[Path], source: Path) -> Iterator[Answer]:
 def _pages_of_file(file: Path, made: Path, pixels: int) -> Iterator[Answer]:
     from fada.data.images import image_size
     from fada.data.segment.photographs import photographs
-    from fada.serve.project import SOUNDS, sniffed
+    from fada.serve.project import SOUNDS
 
-    with file.open("rb") as stream:
-        kind = sniffed(stream.read(4096))
-    if kind in SOUNDS:
+    if _kind(file) in SOUNDS:
         yield {"page": _sound(file, made)}
         return
     for photograph in photographs(file, made, colours=True):
@@ -160,13 +162,10 @@ def _sound(file: Path, made: Path) -> Answer:
 
     samples = load_audio(file)
     step, window = SAMPLE_RATE // 50, 512
-    columns = min(max(1, len(samples) // step), 60_000)
-    padded = np.pad(samples, (0, window + step))
-    power = np.empty((128, columns), np.float32)
-    hann = np.hanning(window).astype(np.float32)
-    for x in range(columns):
-        spectrum = np.abs(np.fft.rfft(padded[x * step : x * step + window] * hann))[:256]
-        power[:, x] = np.log10(spectrum.reshape(128, 2).mean(1) + 1e-4)[::-1]
+    columns = max(1, len(samples) // step)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(samples, (0, window + step)), window)[::step][:columns]
+    spectra = np.abs(np.fft.rfft(windows * np.hanning(window).astype(np.float32)))[:, :256]
+    power = np.log10(spectra.reshape(columns, 128, 2).mean(2) + 1e-4).T[::-1]
     grey = 255 - (np.clip((power + 4) / 6, 0, 1) * 255).astype(np.uint8)
     picture = made / f"{file.name}.png"
     with replacing(picture) as temporary:
@@ -194,13 +193,13 @@ def segment(file: str, upright: bool, right_to_left: bool, model: str, made: str
     from fada.data.segment.upright import SidewaysError, find_upright
     from fada.models.folders import DEFAULT_MODEL
     from fada.models.look import look_at
+    from fada.serve.shapes import box
 
     image = load_upright(file, upright=upright)[0]
     width, height = image.size
-    whole = [(0.0, 0.0), (float(width), 0.0), (float(width), float(height)), (0.0, float(height))]
-    one = {"lines": [{"outline": whole, "baseline": [(0.0, 0.75 * height), (float(width), 0.75 * height)]}]}
     if not (height > LINE_HEIGHT and width < 2 * height):
-        yield one
+        baseline = [(0.0, 0.75 * height), (float(width), 0.75 * height)]
+        yield {"lines": [{"outline": box(width, height), "baseline": baseline}]}
         return
     if not is_installed():
         raise FadaError("finding lines on a page needs the extra [pages]: pip install 'fada[pages]', or draw them.")
@@ -240,11 +239,6 @@ def _recognizer(model: str) -> Any:
     from fada.models.registry import load_recognizer
 
     return load_recognizer(model)
-
-
-def alphabet(model: str) -> Iterator[Answer]:
-    """What a model can write."""
-    yield _alphabet(_recognizer(model))
 
 
 def _alphabet(recognizer: Any) -> Answer:
@@ -308,7 +302,7 @@ def _without(folder: str, text: str) -> str:
     return text
 
 
-TASKS: dict[str, Task] = {"pages": pages, "segment": segment, "alphabet": alphabet, "read": read}
+TASKS: dict[str, Task] = {"pages": pages, "segment": segment, "read": read}
 
 
 def main() -> None:

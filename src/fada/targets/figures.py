@@ -20,7 +20,7 @@ import numpy as np
 from fada.common.files import replacing
 from fada.common.probability import normal_quantile
 from fada.common.tables import Cells
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 from fada.text.characters import OTHER, visible
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 FORMATS = ("png", "svg")
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8C8C8C"
+BLUE, ORANGE = "#0072B2", "#D55E00"
 """Okabe and Ito's colours, told apart with any colour vision."""
 SHADES = "YlGnBu"
 ABSENT = "#E4E4E4"
@@ -202,11 +202,7 @@ def heatmap(targets: TargetSet, threshold: float = 0.01, per_row: int = 40) -> "
     per_row = -(-len(shown) // rows)
     height = 0.3 * len(targets) + 0.55
     figure, axes = plt.subplots(
-        rows,
-        1,
-        figsize=(max(1.9 + 0.3 * per_row, 5.5), rows * height + 1.0),
-        squeeze=False,
-        layout="constrained",
+        rows, 1, figsize=(max(1.9 + 0.3 * per_row, 5.5), rows * height + 1.0), squeeze=False, layout="constrained"
     )
     scale = _frequency_scale(100 * frequencies[:, shown])
     for row, axis in enumerate(axes[:, 0]):
@@ -364,10 +360,8 @@ def _wilson(p: CharDistribution, level: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _lowess(values: np.ndarray, ranks: np.ndarray, fraction: float) -> np.ndarray:
-    try:
+    with needing("statsmodels", "analysis", "the LOWESS curves"):
         from statsmodels.nonparametric.smoothers_lowess import lowess
-    except ImportError:
-        raise missing_extra("statsmodels", "analysis", "the LOWESS curves") from None
     if not 0 < fraction <= 1:
         raise FadaError(f"LOWESS fraction {fraction}, expected a number above 0 and at most 1, such as 0.15.")
     if len(values) < 4:
@@ -478,10 +472,8 @@ def _glyphs(file: str) -> frozenset[int]:
 
 
 def _pyplot() -> Any:
-    try:
+    with needing("matplotlib", "analysis", "drawing figures"):
         import matplotlib
-    except ImportError:
-        raise missing_extra("matplotlib", "analysis", "drawing figures") from None
     matplotlib.use("Agg", force=False)
     import matplotlib.pyplot as plt
 

@@ -167,9 +167,14 @@ class _Reader:
         domains = self._unique(value, "", "domain")
         if not domains:
             self._refuse(line, "", "no domains", "Give at least one, or build the file with: fada targets build")
-        counted = {name: self._domain(name, value, normalizer) for name, (_, value) in domains.items()}
-        edits = {name: self._edited(name, value, normalizer) for name, (_, value) in domains.items()}
-        records = TargetRecords(normalizer, counted, {name: found for name, found in edits.items() if found})
+        counted, edits = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
+        for name, (_, value) in domains.items():
+            where = f", domain {json.dumps(name, ensure_ascii=False)}"
+            keys = self._unique(value, where, "key")
+            counted[name] = self._domain(value.line, keys, where, normalizer)
+            if "edited" in keys and (found := self._edited(*keys["edited"], where, normalizer)):
+                edits[name] = found
+        records = TargetRecords(normalizer, counted, edits)
         return replace(records, by_hand="digest" in top and top["digest"][1].value != records.digest)
 
     def parsed(self, text: str) -> _Value:
@@ -208,13 +213,13 @@ class _Reader:
                 self._refuse(line, "", str(error).rstrip("."), "Set it to one of these.")
         return TextNormalizer.from_dict(values)
 
-    def _domain(self, name: str, domain: _Value, normalizer: TextNormalizer) -> dict[str, float]:
-        where = f", domain {json.dumps(name, ensure_ascii=False)}"
-        keys = self._unique(domain, where, "key")
+    def _domain(
+        self, start: int, keys: dict[str, tuple[int, _Value]], where: str, normalizer: TextNormalizer
+    ) -> dict[str, float]:
         self._known(keys, ("counts", "frequencies", "characters", "edited"), where)
         if ("counts" in keys) == ("frequencies" in keys):
             found = 'both "counts" and "frequencies"' if "counts" in keys else 'neither "counts" nor "frequencies"'
-            self._refuse(domain.line, where, found, "Give one of the two.")
+            self._refuse(start, where, found, "Give one of the two.")
         if "counts" in keys and "characters" in keys:
             line = keys["characters"][0]
             self._refuse(line, where, '"characters" beside "counts", which sum to it already', "Remove it.")
@@ -238,12 +243,7 @@ class _Reader:
             counts = {symbol: value * self._characters(keys, where) / total for symbol, value in counts.items()}
         return counts
 
-    def _edited(self, name: str, domain: _Value, normalizer: TextNormalizer) -> dict[str, float]:
-        where = f", domain {json.dumps(name, ensure_ascii=False)}"
-        keys = self._unique(domain, where, "key")
-        if "edited" not in keys:
-            return {}
-        line, cells = keys["edited"]
+    def _edited(self, line: int, cells: _Value, where: str, normalizer: TextNormalizer) -> dict[str, float]:
         edits = {}
         for symbol, (at, value) in self._unique(cells, where, "character").items():
             self._check_symbol(symbol, at, where, normalizer)

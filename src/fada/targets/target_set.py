@@ -2,8 +2,9 @@
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -46,13 +47,7 @@ class TargetSet(Mapping[str, CharDistribution]):
     @classmethod
     def from_texts(cls, texts: Mapping[str, Iterable[str]], normalizer: TextNormalizer | None = None) -> "TargetSet":
         """Count the texts of every domain: ``TargetSet.from_texts({"13": lines13, "14": lines14})``."""
-        domains = {}
-        for name, lines in texts.items():
-            try:
-                domains[name] = CharDistribution.from_texts(lines, normalizer)
-            except FadaError as error:
-                raise FadaError(f"domain {name!r}: {error}") from None
-        return cls(domains)
+        return cls({name: _named(name, CharDistribution.from_texts, texts[name], normalizer) for name in texts})
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[str, str]], normalizer: TextNormalizer | None = None) -> "TargetSet":
@@ -65,13 +60,8 @@ class TargetSet(Mapping[str, CharDistribution]):
         """Counted characters by domain; domains in natural order."""
         if not counted:
             raise FadaError("no text found to count: every file is empty.")
-        domains = {}
-        for name in sorted(counted, key=lambda name: (natural_key(name), name)):
-            try:
-                domains[name] = CharDistribution.from_counts(counted[name], normalizer)
-            except FadaError as error:
-                raise FadaError(f"domain {name!r}: {error}") from None
-        return cls(domains)
+        names = sorted(counted, key=lambda name: (natural_key(name), name))
+        return cls({name: _named(name, CharDistribution.from_counts, counted[name], normalizer) for name in names})
 
     def __getitem__(self, domain: str) -> CharDistribution:
         try:
@@ -228,3 +218,11 @@ class TargetSet(Mapping[str, CharDistribution]):
                 path,
             )
         return cls.from_records(records)
+
+
+def _named(domain: str, count: Callable[..., CharDistribution], *given: Any) -> CharDistribution:
+    """A distribution that is counted, its domain named in what is wrong with it."""
+    try:
+        return count(*given)
+    except FadaError as error:
+        raise FadaError(f"domain {domain!r}: {error}") from None

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
 from fada._version import __version__
@@ -279,8 +280,6 @@ def _expected(before: float, after: float, lines: int, folds: int) -> dict[int, 
 
 def _disagreement(readings: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """(lines,) mean distance between what two models read, as a share of the longer text."""
-    from rapidfuzz.distance import Levenshtein
-
     pairs = [(a, b) for i, a in enumerate(readings) for b in readings[i + 1 :]]
     far = [[Levenshtein.normalized_distance(x, y) for x, y in zip(a, b, strict=True)] for a, b in pairs]
     return np.mean(far, 0) if far else np.zeros(len(readings[0]) if readings else 0)

@@ -20,10 +20,7 @@ DISTANCES = ("sorted_w2", "aligned_w2")
 
 
 def alignment_diagnostics(
-    run_folder: str | os.PathLike[str],
-    lines: int = 64,
-    *,
-    data: Sequence[str] | None = None,
+    run_folder: str | os.PathLike[str], lines: int = 64, *, data: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """Why alignment moves a finished model, or does not: both terms and their gradients on its validation lines.
 

@@ -122,7 +122,7 @@ class Fold:
 
 
 def _is_small(network: Network) -> bool:
-    return sum(weight.numel() for weight in network.model.parameters()) < SMALL
+    return network.model.num_parameters() < SMALL
 
 
 def train_folds(folds: Sequence[Fold], processes: int | None = 1) -> None:

@@ -71,11 +71,7 @@ class LineDataset(Dataset[dict[str, Any]]):
     """
 
     def __init__(
-        self,
-        recognizer: Network,
-        lines: Sequence[Line],
-        domains: Sequence[str],
-        augment: Augment | None = None,
+        self, recognizer: Network, lines: Sequence[Line], domains: Sequence[str], augment: Augment | None = None
     ) -> None:
         self.recognizer, self.augment = recognizer, augment
         self.epoch = 0

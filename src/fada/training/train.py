@@ -19,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 from fada._version import __version__
 from fada.common.files import check_writable, naming, write_json
 from fada.common.processes import wait_for_all
-from fada.common.say import track
+from fada.common.say import BOLD, track
 from fada.common.workers import Processes, Workers
 from fada.data.augment import Augment
 from fada.data.splits import Splits
@@ -35,7 +35,7 @@ from fada.training.checkpoints import last_checkpoint
 from fada.training.lines import LineDataset, check_lines, prepared, tell_left_out, tell_pooled
 from fada.training.reading import distances_from_targets, score_texts
 from fada.training.settings import TrainSettings, refuse_other_settings
-from fada.training.trainer import FadaTrainer
+from fada.training.trainer import FadaTrainer, on_cpu
 from fada.tuning.decode import GREEDY, decode_systems
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ def train(settings: TrainSettings) -> Run:
 
 def _train(settings: TrainSettings) -> Run:
     out = settings.out
+    if settings.precision == "fp16" and on_cpu(settings):
+        raise FadaError("precision is 'fp16', which torch trains with on a GPU alone, and here a CPU trains. Use bf16.")
     if settings.lam_schedule == "adaptive" and not settings.shows_gradients:
         raise FadaError(
             "lam_schedule is 'adaptive', which needs the gradients at the network's output: "
@@ -174,7 +176,7 @@ def _report(
             "history": trainer.history,
             "best_epoch": best_epoch["epoch"],
             reported: final,
-            "parameters": sum(p.numel() for p in recognizer.model.parameters()),
+            "parameters": recognizer.model.num_parameters(),
             "seconds": round(seconds, 1),
         },
     )
@@ -183,7 +185,6 @@ def _report(
 def _config(
     settings: TrainSettings, splits: Splits, data: Mapping[str, LineDataset], recognizer: Network
 ) -> dict[str, Any]:
-    parameters = list(recognizer.model.parameters())
     left_out = {split: part.left_out for split, part in data.items() if part.left_out}
     return {
         "settings": {name: value for name, value in settings.anchored().items() if name != "resume"},
@@ -196,8 +197,8 @@ def _config(
         **({"left_out": left_out} if left_out else {}),
         "model": {
             "kind": recognizer.kind,
-            "parameters": sum(p.numel() for p in parameters),
-            "trained": sum(p.numel() for p in parameters if p.requires_grad),
+            "parameters": recognizer.model.num_parameters(),
+            "trained": recognizer.model.num_parameters(only_trainable=True),
         },
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "machine": {"system": platform.system(), "processor": platform.machine(), "threads": torch.get_num_threads()},
@@ -221,7 +222,7 @@ def train_all(settings: Mapping[str, TrainSettings], workers: Workers | int) -> 
             todo[name] = chosen
     if todo:
         lams = ", ".join(str(chosen.lam) for chosen in todo.values())
-        log.info("training %s (λ = %s)", " and ".join(todo), lams, extra={"style": "bold"})
+        log.info("training %s (λ = %s)", " and ".join(todo), lams, extra=BOLD)
     several = Processes(workers) if isinstance(workers, int) else workers
     done = several.each(_train_apart, list(todo.values()))
     for _ in done if isinstance(workers, int) else track(done, "training", total=len(todo)):  # bars of their own here

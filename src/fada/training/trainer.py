@@ -196,24 +196,20 @@ class FadaTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:
         folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        own = {
+            "history": self.history,
+            "terms": torch.from_numpy(self.terms),
+            "pulls": torch.from_numpy(self.pulls),
+            "alignment": self.alignment_loss.state_dict(),
+            "lam": self.alignment_loss.lam,
+        }
         with naming(folder):
-            self._write_checkpoint(folder, model, trial)
-
-    def _write_checkpoint(self, folder: Path, model: nn.Module, trial: Any) -> None:
-        if self.args.should_save:
-            # Before the Trainer's own files: its last one makes the checkpoint complete.
-            folder.mkdir(parents=True, exist_ok=True)
-            own = {
-                "history": self.history,
-                "terms": torch.from_numpy(self.terms),
-                "pulls": torch.from_numpy(self.pulls),
-                "alignment": self.alignment_loss.state_dict(),
-                "lam": self.alignment_loss.lam,
-            }
-            torch.save(own, folder / CHECKPOINT_STATE)
-        super()._save_checkpoint(model, trial)
-        if self.args.should_save:
-            write_checksums(folder)
+            if self.args.should_save:  # before the Trainer's own files: its last one makes the checkpoint complete
+                folder.mkdir(parents=True, exist_ok=True)
+                torch.save(own, folder / CHECKPOINT_STATE)
+            super()._save_checkpoint(model, trial)
+            if self.args.should_save:
+                write_checksums(folder)
 
     def _load_own_state(self, checkpoint: Path) -> None:
         own = torch.load(checkpoint / CHECKPOINT_STATE, weights_only=True)
@@ -276,6 +272,11 @@ def _sound(checkpoint: Path) -> Iterator[None]:
         ) from None
 
 
+def on_cpu(settings: TrainSettings) -> bool:
+    """Whether the processor itself trains: it was asked for, or there is nothing else."""
+    return settings.device == "cpu" or not torch.accelerator.is_available()
+
+
 def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Network) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(checkpoints),
@@ -299,7 +300,7 @@ def _arguments(settings: TrainSettings, checkpoints: Path, recognizer: Network) 
         greater_is_better=False,
         restore_callback_states_from_checkpoint=True,
         seed=settings.seed,
-        use_cpu=settings.device == "cpu",
+        use_cpu=on_cpu(settings),
         remove_unused_columns=False,
         dataloader_pin_memory=False,
         ddp_find_unused_parameters=False,

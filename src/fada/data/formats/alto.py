@@ -8,7 +8,7 @@ from statistics import fmean
 from lxml import etree
 from lxml.builder import ElementMaker
 
-from fada.data.crop import PageCrop, Point
+from fada.data.crop import PageCrop, Point, corners
 from fada.data.formats.sheets import box_of, words_of
 from fada.data.formats.xml import (
     Element,
@@ -240,8 +240,7 @@ def _outline(line: Element) -> tuple[Point, ...]:
     box = _box(line)
     if len(found) >= 3 or box is None:
         return found if len(found) >= 3 else ()
-    left, top, right, bottom = box
-    return (left, top), (right, top), (right, bottom), (left, bottom)
+    return corners(*box)
 
 
 def _remove_repeated_spaces(line: Element) -> None:
@@ -320,9 +319,7 @@ def record(tree: Tree, provenance: Provenance) -> None:
     taken = {element.get("ID") for element in description.iter() if isinstance(element.tag, str)}
     place = next(place for place in range(1, len(taken) + 2) if f"fada_{place}" not in taken)
     software = make.processingSoftware(
-        make.softwareCreator("The fada developers"),
-        make.softwareName("fada"),
-        make.softwareVersion(provenance.version),
+        make.softwareCreator("The fada developers"), make.softwareName("fada"), make.softwareVersion(provenance.version)
     )
     step = [
         make.processingDateTime(provenance.created),

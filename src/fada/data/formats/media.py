@@ -26,7 +26,7 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
             line = media_line(file, base, reading, log, None)
             if line is None:
                 continue
-            if file.suffix.lower() == PDF and media and not reading.untranscribed:
+            if file.suffix.lower() == PDF and not reading.untranscribed:
                 log.skip(line.source, "a PDF: `fada transcribe` reads its pages, `fada segment` finds their lines")
             elif reading.untranscribed and media and (found := pages_of(line, file, reading, log)) is not None:
                 yield from found

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 from lxml import etree
 from lxml.builder import ElementMaker
 
-from fada.data.crop import PageCrop, Point
+from fada.data.crop import PageCrop, Point, corners
 from fada.data.formats.sheets import words_of
 from fada.data.formats.xml import (
     Element,
@@ -289,9 +289,7 @@ def new_document(image_name: str, size: tuple[int, int], crops: Sequence[PageCro
     regions: dict[str | None, Element] = {}
     for place, (region, found) in enumerate(boxes.items()):
         lefts, tops, rights, bottoms = zip(*found, strict=True)
-        left, top, right, bottom = min(lefts), min(tops), max(rights), max(bottoms)
-        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-        outline = make.Coords(points=_written(corners))
+        outline = make.Coords(points=_written(corners(min(lefts), min(tops), max(rights), max(bottoms))))
         regions[region] = make.TextRegion(outline, id=f"region_{place + 1}", **kinds[region])
         page.append(regions[region])
         group.append(make.RegionRefIndexed(index=str(place), regionRef=f"region_{place + 1}"))

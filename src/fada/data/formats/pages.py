@@ -19,7 +19,7 @@ from fada.data.images import frames_of, image_size
 from fada.data.line import Line, LineSet, Log, Provenance, Transcription, split_of
 from fada.data.places import IMAGE_SUFFIXES, LINK_OUTSIDE, Base
 from fada.data.reading import Reading
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 
 HTML = "html"
 """The root of hOCR, whose texts are not put back into a copy: it holds no outlines."""
@@ -210,10 +210,10 @@ class PageReader:
         if not self.missing:
             return
         pages, lines = len(self.missing), sum(number for *_, number in self.missing)
-        name, image, _ = self.missing[0]
+        _, image, _ = self.missing[0]
         named = f"the page image {image} was" if pages == 1 else f"the images of {pages} pages ({image}, ...) were"
         self.log.skip(
-            name if pages == 1 else f"{name} and {pages - 1} more",
+            first_few((name for name, *_ in self.missing), 1),
             f"{named} not found, so {lines} lines are left out; name their folder with images (--images)",
             "page image not found",
             max(lines, 1),

@@ -34,7 +34,7 @@ from fada.data.line import (
 from fada.data.places import Base
 from fada.data.reading import Reading
 from fada.data.rows import TableLines
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 
 GROUP_BYTES, GROUP_BATCHES = 2**22, 64
 """A row group is written when it has so many bytes, or batches of rows."""
@@ -95,10 +95,8 @@ def _about(file: Path) -> tuple[str, str, int | None]:
 
 def open_hub(name: str, reading: Reading) -> LineSet:
     """The rows of a data set on the Hugging Face hub, downloaded and cached by `datasets`."""
-    try:
+    with needing("datasets", "hub", "reading from the Hugging Face hub"):
         import datasets
-    except ImportError:
-        raise missing_extra("datasets", "hub", "reading from the Hugging Face hub") from None
     name, _, config = name.partition("@")
     try:
         loaded = datasets.load_dataset(name, config or None)

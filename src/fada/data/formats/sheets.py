@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fada.common.files import write_bytes
-from fada.data.crop import PageCrop, Point, part_of
+from fada.data.crop import PageCrop, Point, corners, part_of
 from fada.data.formats.pairs import write_image
 from fada.data.formats.text import by_page
 from fada.data.line import Line, Transcription, line_of, word_spans
@@ -87,7 +87,7 @@ def sheets(results: Iterable[Transcription], folder: Path | None = None) -> Iter
             given = Path(line.image) if isinstance(line.image, str | Path) else Path("")
             image = given.name if given.suffix.lower() in IMAGE_SUFFIXES else f"{name}.png"
         width, height = line.load_image().size
-        whole = ((0.0, 0.0), (width, 0.0), (width, height), (0.0, height))
+        whole = corners(0.0, 0.0, width, height)
         yield Sheet(name, image, (width, height), [SheetLine(PageCrop(Path(image), (width, height), whole), found[0])])
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from lxml import etree
 
-from fada.data.crop import Point, area
+from fada.data.crop import Point, area, corners
 from fada.errors import FadaError
 
 Element: TypeAlias = Any  # lxml's element type is private
@@ -291,15 +291,14 @@ def _shapes(line: XmlLine, height: float) -> Iterator[tuple[Point, ...]]:
     if len(line.polygon) >= 3 and area(line.polygon) > 0:
         yield line.polygon
     if line.box is not None:
-        left, top, right, bottom = line.box
-        yield ((left, top), (right, top), (right, bottom), (left, bottom))
+        yield corners(*line.box)
     if len(line.baseline) >= 2:
         above = [(x, y - 0.75 * height) for x, y in line.baseline]
         below = [(x, y + 0.25 * height) for x, y in reversed(line.baseline)]
         yield (*above, *below)
     if len(line.polygon) >= 2:  # two corners, or a flat outline: its box may still do
         xs, ys = zip(*line.polygon, strict=True)
-        yield ((min(xs), min(ys)), (max(xs), min(ys)), (max(xs), max(ys)), (min(xs), max(ys)))
+        yield corners(min(xs), min(ys), max(xs), max(ys))
 
 
 def line_height(lines: Iterable[XmlLine], scale: float, page_height: float) -> float:

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, features
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, first_few, needing
 
 _EM = 96  # font size in pixels at which centre lines are taken: a point every third of a pixel in a 64-pixel line
 _MARGIN = 24  # around a glyph at that size: marks and swashes leave the advance box
@@ -46,20 +46,17 @@ def find_fonts(folder: str | Path | None, letters: Iterable[str]) -> list[Path]:
     complete = [path for path, missing in coverage.items() if not missing]
     if not complete:
         best = min(coverage, key=lambda path: len(coverage[path]))
-        missing = " ".join(f"{chr(c)} (U+{c:04X})" for c in sorted(coverage[best])[:12])
-        more = f" and {len(coverage[best]) - 12} more" if len(coverage[best]) > 12 else ""
+        missing = first_few((f"{chr(c)} (U+{c:04X})" for c in sorted(coverage[best])), 12, " ")
         raise FadaError(
-            f"no font has all the characters; {best.name} comes closest and lacks {missing}{more}. "
+            f"no font has all the characters; {best.name} comes closest and lacks {missing}. "
             "Give a folder with fonts for this script (--fonts)."
         )
     return complete
 
 
 def _default_fonts() -> list[Path]:
-    try:
+    with needing("matplotlib", "synth", "Drawing with the fonts that come with matplotlib"):
         import matplotlib
-    except ImportError:
-        raise missing_extra("matplotlib", "synth", "Drawing with the fonts that come with matplotlib") from None
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     return [path for name in _DEFAULT_FONTS if (path := folder / f"{name}.ttf").exists()]
 
@@ -80,10 +77,8 @@ def _fonts_in(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=256)
 def _characters(path: Path) -> frozenset[int]:
-    try:
+    with needing("fonttools", "synth", "Looking into fonts"):
         from fontTools.ttLib import TTFont, TTLibError
-    except ImportError:
-        raise missing_extra("fonttools", "synth", "Looking into fonts") from None
     try:
         with TTFont(path, lazy=True) as font:
             return frozenset(font.getBestCmap() or ())

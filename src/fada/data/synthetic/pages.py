@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from scipy import ndimage
 
 from fada.common.files import replacing, write_bytes
@@ -18,9 +19,6 @@ from fada.data.formats import alto
 from fada.data.formats.xml import serialize, text_lines
 from fada.data.line import Line, Transcription
 from fada.errors import FadaError
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 PAPER = 225.0
 """Grey of the paper."""
@@ -88,7 +86,7 @@ class SyntheticPage:
     Notes that are too long for the margin are cut, and have no text.
     """
 
-    image: "Image.Image"
+    image: Image.Image
     lines: tuple[Line, ...]
 
     @property
@@ -106,8 +104,6 @@ def make_page(lines: Sequence[Line], layout: Layout, seed: int = 0, back: Sequen
         seed: of the paper's grain and the raggedness of the lines.
         back: lines on the other side of the leaf, for bleed-through.
     """
-    from PIL import Image
-
     if not lines or len(lines) > layout.lines:
         raise FadaError(f"a page of this layout holds 1 to {layout.lines} lines, not {len(lines)}.")
     rng = np.random.default_rng(seed)

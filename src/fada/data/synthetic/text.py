@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 from fada.text.normalizer import TextNormalizer
 
 LETTERS = TextNormalizer(letters_only=True)
@@ -62,10 +62,8 @@ def load_vocabulary(language: str) -> Vocabulary:
 
     Words with a letter rarer than one in ten thousand are left out, so that no letter is too rare to be learnt.
     """
-    try:
+    with needing("wordfreq", "synth", "Making synthetic text"):
         import wordfreq
-    except ImportError:
-        raise missing_extra("wordfreq", "synth", "Making synthetic text") from None
     available = wordfreq.available_languages("best")
     if language not in available:
         raise FadaError(f"no word list for the language {language!r}. Available: {', '.join(sorted(available))}.")

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,8 +134,6 @@ class Experiment:
         self, recipe: LipogramRecipe, folder: str | os.PathLike[str], model: str | os.PathLike[str] | None = None
     ):
         self.recipe, self.folder, self.model = recipe, Path(folder), os.fspath(model or recipe.model)
-        self._loaded: tuple[Any, Any] | None = None
-        self._own: CharDistribution | None = None
         settings = recipe.model_dump(mode="json")
         stored = self._read("recipe.json")
         if stored is not None:
@@ -187,24 +186,26 @@ class Experiment:
 
     def writer(self, search: Search, manner: Manner | None = None) -> LipogramWriter:
         """A writer with the recipe's settings; the model is loaded once."""
-        if self._loaded is None:
-            log.info("loading %s", self.recipe.model)
-            self._loaded = load_language_model(self.model)
         return LipogramWriter(*self._loaded, **vars(manner or self.manner(search)))
 
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        log.info("loading %s", self.recipe.model)
+        return load_language_model(self.model)
+
+    @cached_property
     def own(self) -> CharDistribution:
         """The model's own distribution, from plain stories about the development topics."""
-        if self._own is None:
-            stored = self._read("own.json")
-            if stored is None:
-                stories, _ = self._write(self.writer(self.recipe.searches[0]), DEVELOPMENT_TOPICS, UNUSUAL, "plain")
-                own = CharDistribution.from_texts(story.text for story in stories)
-                stored = {"counts": dict(zip(own.symbols, own.counts.tolist(), strict=True))}
-                write_json(self.folder / "own.json", stored)
-            counts = validated(_Own, stored, self.folder / "own.json").counts
-            self._own = CharDistribution(tuple(counts), np.array([*counts.values()]))
-        return self._own
+        stored = self._read("own.json")
+        if stored is None:
+            stories, _ = self._write(self.writer(self.recipe.searches[0]), DEVELOPMENT_TOPICS, UNUSUAL, "plain")
+            own = CharDistribution.from_texts(story.text for story in stories)
+            stored = {"counts": dict(zip(own.symbols, own.counts.tolist(), strict=True))}
+            write_json(self.folder / "own.json", stored)
+        counts = validated(_Own, stored, self.folder / "own.json").counts
+        return CharDistribution(tuple(counts), np.array([*counts.values()]))
 
+    @cached_property
     def author(self) -> CharDistribution:
         """The letters of the author's text."""
         return CharDistribution.from_texts([self.recipe.author], TextNormalizer(letters_only=True))
@@ -262,19 +263,19 @@ class Experiment:
         if cell.kind == "rate":
             return focused_target({cell.rated: self._requested(cell)}), replace(manner, scale=self.recipe.rate_scale)
         if cell.kind == "author":
-            return self.author(), replace(manner, scale=self.recipe.author_scale)
+            return self.author, replace(manner, scale=self.recipe.author_scale)
         if cell.variant in ("paper", "eq2"):
             distance = "sorted_w2" if cell.variant == "eq2" else "aligned_w2"
-            return lipogram_target(self.own(), cell.letter), replace(manner, scale=1.0, warmup=0.0, distance=distance)
+            return lipogram_target(self.own, cell.letter), replace(manner, scale=1.0, warmup=0.0, distance=distance)
         if cell.variant == "soft":
             return None, replace(manner, scale=self.scale(cell.letter))
         if cell.variant == "soft+hard":
             # The mask keeps the forbidden letters at zero; what is left to guide is the usual use of the others.
-            return lipogram_target(self.own(), cell.letter), replace(manner, scale=self.recipe.both_scale)
+            return lipogram_target(self.own, cell.letter), replace(manner, scale=self.recipe.both_scale)
         return None, manner
 
     def _requested(self, cell: Cell) -> float:
-        return float(cell.factor * self.own().frequency(cell.rated))
+        return float(cell.factor * self.own.frequency(cell.rated))
 
     def _run_cell(self, cell: Cell) -> None:
         target, manner = self._guidance(cell)
@@ -300,7 +301,7 @@ class Experiment:
             used = CharDistribution.from_texts([text])
             record.frequencies = {letter: used.frequency(letter) for letter in self.recipe.rates}
             if self.recipe.author:
-                record.author_distance = Guidance(self.author(), distance="aligned_w2").distance_of(text)
+                record.author_distance = Guidance(self.author, distance="aligned_w2").distance_of(text)
         write_json(self.folder / cell.file, record.model_dump(exclude_unset=True))
 
     def _rates(self, done: Sequence[tuple[Cell, Written]]) -> list[Rate]:
@@ -355,6 +356,7 @@ class Experiment:
     def summary(self) -> Summary:
         """Means over seeds with standard errors, from the cells that are done."""
         done = [(cell, Written.load(path)) for cell in self._cells() if (path := self.folder / cell.file).is_file()]
+        usual, guided = ([r for c, r in done if c.kind == kind] for kind in ("usual", "author"))
         return Summary(
             recipe=self.recipe.model_dump(mode="json"),
             tuning=self._tuning(),
@@ -362,7 +364,5 @@ class Experiment:
             planned=len(list(self._cells())),
             rows=list(self._rows(done)),
             rates=self._rates(done),
-            author=author_rows([r for c, r in done if c.kind == "usual"], [r for c, r in done if c.kind == "author"])
-            if self.recipe.author
-            else [],
+            author=author_rows(usual, guided) if self.recipe.author else [],
         )

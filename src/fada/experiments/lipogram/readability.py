@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fada.errors import FadaError, missing_extra
+from fada.errors import FadaError, needing
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _SENTENCE_END = re.compile(r"[.!?…]+")
@@ -24,10 +24,8 @@ def sentences_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _hyphenator() -> Any:
-    try:
+    with needing("pyphen", "lipogram", "Flesch reading ease"):
         import pyphen
-    except ImportError:
-        raise missing_extra("pyphen", "lipogram", "Flesch reading ease") from None
     # A hyphen may stand after one letter and before one, so that no syllable is lost at the ends.
     return pyphen.Pyphen(lang="en_US", left=1, right=1)
 
@@ -58,10 +56,8 @@ def distinct(words: Sequence[str], n: int) -> float:
 
 @lru_cache(maxsize=8)
 def _frequencies(language: str) -> Mapping[str, float]:
-    try:
+    with needing("wordfreq", "lipogram", "lists of known words"):
         import wordfreq
-    except ImportError:
-        raise missing_extra("wordfreq", "lipogram", "lists of known words") from None
     languages = wordfreq.available_languages()  # the package itself would take the nearest one that it has
     if language not in languages:
         raise FadaError(f"no list of words for the language {language!r}. Known: {' '.join(sorted(languages))}.")

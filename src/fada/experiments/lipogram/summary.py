@@ -252,13 +252,13 @@ def _sums(records: Sequence[Written]) -> np.ndarray:
     return np.stack([sums[topic] for topic in sorted(sums)])
 
 
-def compared(records: Sequence[Written], others: Sequence[Written], draws: int = 2000) -> Change:
+def compared(records: Sequence[Written], others: Sequence[Written]) -> Change:
     """The change from `others` to `records`, with standard errors from drawing the topics anew (bootstrap).
 
     Topics are drawn, because the stories about one topic are not independent.
     """
     both = np.stack([_sums(records), _sums(others)])
-    chosen = np.random.default_rng(0).integers(both.shape[1], size=(draws, both.shape[1]))
+    chosen = np.random.default_rng(0).integers(both.shape[1], size=(2000, both.shape[1]))
 
     def figures(sums: np.ndarray) -> np.ndarray:
         share = sums[..., 0] / np.maximum(sums[..., 1], 1)

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import LogitsProcessor, PreTrainedTokenizerFast
+from transformers import LogitsProcessor, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from fada.common.files import write_text
 from fada.decoding.guidance import Constraint
@@ -23,9 +22,6 @@ from fada.errors import FadaError
 from fada.experiments.lipogram.readability import word_frequencies
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable, complete_text
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’»)\]]*\s*$")
 _STOPS = re.compile(r"[.!?…。！？]+")
@@ -51,7 +47,7 @@ class Lexicon:
     spellings: tuple[tuple[str, tuple[int, ...], float], ...]
 
     @classmethod
-    def of(cls, tokenizer: "PreTrainedTokenizerBase", table: TokenTable, frequencies: Mapping[str, float]) -> "Lexicon":
+    def of(cls, tokenizer: PreTrainedTokenizerBase, table: TokenTable, frequencies: Mapping[str, float]) -> "Lexicon":
         """The tokens of each word, small and capitalised, with and without a space before it."""
         forms = [(w, f) for word, f in frequencies.items() for w in dict.fromkeys((word, word.capitalize()))]
         forms = [(space + form, f) for form, f in forms for space in (" ", "")]
@@ -89,7 +85,7 @@ class Lexicon:
         return tree
 
 
-def _encoded(tokenizer: "PreTrainedTokenizerBase", texts: list[str]) -> Iterable[list[int]]:
+def _encoded(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> Iterable[list[int]]:
     """The tokens of each text, in a third of the time where nothing else is asked of the tokenizer."""
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         return tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -100,7 +96,7 @@ def _encoded(tokenizer: "PreTrainedTokenizerBase", texts: list[str]) -> Iterable
 
 
 @lru_cache(maxsize=4)
-def _lexicon(tokenizer: "PreTrainedTokenizerBase", table: TokenTable, language: str) -> Lexicon:
+def _lexicon(tokenizer: PreTrainedTokenizerBase, table: TokenTable, language: str) -> Lexicon:
     """The lexicon of a vocabulary, kept in the user's cache folder: it takes seconds to make."""
     rules = getattr(tokenizer, "backend_tokenizer", None)
     made_of = [language, version("wordfreq"), type(tokenizer).__name__, rules.to_str() if rules else "", table.pieces]
@@ -208,7 +204,7 @@ class KnownWords(LogitsProcessor):
 
     def __init__(
         self,
-        tokenizer: "PreTrainedTokenizerBase",
+        tokenizer: PreTrainedTokenizerBase,
         table: TokenTable,
         forbidden: Iterable[str],
         end_tokens: list[int],

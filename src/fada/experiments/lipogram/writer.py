@@ -77,10 +77,6 @@ def focused_target(rates: Mapping[str, float]) -> CharDistribution:
     return CharDistribution((*symbols, OTHER), np.array([*frequencies, 1 - sum(frequencies)]))
 
 
-def _zero(forbidden: Iterable[str]) -> CharDistribution:
-    return focused_target(dict.fromkeys(forbidden, 0.0))
-
-
 def lipogram_target(own: CharDistribution, forbidden: Iterable[str]) -> CharDistribution:
     """A whole distribution with the forbidden characters at zero and the rest rescaled."""
     present = [c for c in forbidden if own.frequency(c) > 0]
@@ -216,7 +212,8 @@ class LipogramWriter:
             self._check_possible(forbidden)
         if target is None:
             whole = soft and hard  # behind a mask only the use of the other characters is left to guide
-            target = lipogram_target(self.own_distribution(), forbidden) if whole else _zero(forbidden)
+            zero = dict.fromkeys(forbidden, 0.0)
+            target = lipogram_target(self.own_distribution(), forbidden) if whole else focused_target(zero)
         named = "".join(sorted(forbidden)) if letters is None else letters
         bare = manner.style == "continue"  # a chat template brings its own special tokens
         prompts = [self.tokenizer(self.prompt(t, named), add_special_tokens=bare)["input_ids"] for t in topics]

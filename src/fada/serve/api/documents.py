@@ -162,7 +162,7 @@ def page_drawing(desk: OfDesk, page: Number, request: Request) -> Response:
 @router.post("/pages/{page}/lines", status_code=201)
 def draw_line(desk: OfDesk, page: Number, given: NewLine, by: Client) -> Line:
     """A new line around an outline that was drawn; it is read."""
-    number, _ = outlines.draw(desk, page, given.outline, given.baseline, by)
+    number = outlines.draw(desk, page, given.outline, given.baseline, by)
     return Line(**lines.shown_line(desk, number))
 
 

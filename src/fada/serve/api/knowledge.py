@@ -113,6 +113,11 @@ def _add_text(desk: Desk, document: int, name: str, text: str, page: int | None)
         values["name"] = f"{name}~{number}"
         number += 1
     desk.store.write(lambda connection: insert(connection, "texts", values))
+    return _read_again(desk, document, page)
+
+
+def _read_again(desk: Desk, document: int, page: int | None) -> KnowledgeSet:
+    """Texts came or went."""
     desk.tell_knowledge(document)
     job = desk.again(document, page)
     return KnowledgeSet(knowledge=as_known(desk, document), job=Job(**shown(job)))
@@ -160,9 +165,7 @@ def delete_text(desk: OfDesk, document: Number, text: Number, page: Page = None)
         raise MissingError(f"there is no text {text} of document {document}.")
     desk.jobs.check_room()
     desk.store.write(lambda connection: connection.execute("DELETE FROM texts WHERE id = ?", (text,)) and None)
-    desk.tell_knowledge(document)
-    job = desk.again(document, page)
-    return KnowledgeSet(knowledge=as_known(desk, document), job=Job(**shown(job)))
+    return _read_again(desk, document, page)
 
 
 @router.post("/documents/{document}/adapt", status_code=202)

@@ -42,10 +42,9 @@ def line_image(desk: OfDesk, line: Number, request: Request) -> Response:
 def line_audio(desk: OfDesk, line: Number) -> FileResponse:
     """The recording of a line."""
     row = desk.line(line)
-    media = desk.page(row["page"])["media"]
-    if not media.startswith("audio:"):
+    if (sound := desk.sound(desk.page(row["page"]))) is None:
         raise MissingError(f"line {line} has no sound.")
-    return FileResponse(desk.project.source(row["document"]) / media.removeprefix("audio:"))
+    return FileResponse(sound)
 
 
 @router.patch("/lines/{line}", responses=CONFLICT)
@@ -94,14 +93,14 @@ def complete_line(desk: OfDesk, line: Number, given: CompletionAsked) -> Complet
 @router.post("/lines/{line}/split", responses=CONFLICT)
 def split_line(desk: OfDesk, line: Number, given: SplitAsked, by: Client) -> list[Line]:
     """Cut a line in two; both are read."""
-    numbers, _ = outlines.split(desk, line, given.version, given.at, by)
-    return [Line(**lines.shown_line(desk, number)) for number in numbers]
+    halves = outlines.split(desk, line, given.version, given.at, by)
+    return [Line(**lines.shown_line(desk, number)) for number in halves]
 
 
 @router.post("/lines/join", responses=CONFLICT)
 def join_lines(desk: OfDesk, given: JoinAsked, by: Client) -> Line:
     """Make lines of one page one, in the order given."""
-    number, _ = outlines.join(desk, [(one.id, one.version) for one in given.lines], by)
+    number = outlines.join(desk, [(one.id, one.version) for one in given.lines], by)
     return Line(**lines.shown_line(desk, number))
 
 
