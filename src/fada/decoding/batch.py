@@ -22,6 +22,7 @@ from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.kernels.ctc import search_lines
 from fada.decoding.kernels.distance import ALIGNED_W2
 from fada.decoding.kernels.memory import UNFIT, Sizes, WorkSpace, address_of
+from fada.decoding.kernels.parts import for_types_of
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -493,17 +494,29 @@ class Call:
         self._space = WorkSpace(Sizes.of(hypotheses, V, frames, t.words_each, t.longest, t.components))
         self._unknown = np.zeros(_UNKNOWN_AT_ONCE if follows else 1, np.int64)
         self._follows = follows
+        self._search: Callable[..., Any] = search_lines
 
     @property
     def is_current(self) -> bool:
         """Whether the plan is as it was when this was made."""
         return self._arrays is self._share.plan.arrays
 
+    def keep_types(self) -> "Call":
+        """Take all further searches for such as this one would be now: what a batch is made of is only written into."""
+        self.search(0)
+        self._search = for_types_of(search_lines, self._arguments(0))
+        return self
+
     def search(self, most_lines: int) -> None:
         """Decode so many lines, or what is left."""
-        share, batch, unknown = self._share, self._share.batch, self._unknown
+        self._search(*self._arguments(most_lines))
+        if self._follows:
+            self._share.unknown += self._unknown[1 : 1 + self._unknown[0]].tolist()
+
+    def _arguments(self, most_lines: int) -> tuple[Any, ...]:
+        share, batch = self._share, self._share.batch
         table, score = self._arrays
-        search_lines(
+        return (
             batch.where,
             share.queue,
             most_lines,
@@ -517,10 +530,8 @@ class Call:
             share.plan.automaton,
             batch.beginnings,
             batch.results,
-            unknown,
+            self._unknown,
         )
-        if self._follows:
-            share.unknown += unknown[1 : 1 + unknown[0]].tolist()
 
 
 class LineByLine:
@@ -539,7 +550,7 @@ class LineByLine:
         self._batch = Batch(plan.classes, [room], [guidance], nbest)
         self._share = Share(plan, self._batch, beam_size, np.arange(1), [None])
         self._share.compile()
-        self._call = self._share.call()
+        self._call = self._share.call().keep_types()
         self.most_frames = most_frames
 
     def decode(self, line: np.ndarray, address: int) -> list[Hypothesis]:
@@ -550,7 +561,7 @@ class LineByLine:
         batch.where.frames[0] = T
         share.queue.taken[0] = 0
         if not self._call.is_current:
-            self._call = share.call()
+            self._call = share.call().keep_types()
         self._call.search(1)
         if results.status[0] != records.DONE:
             share.unknown.clear()
