@@ -182,10 +182,7 @@ class Plan:
         own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
         bonus = self.length_bonus * self.classes.widths
         masked = np.where(table.blocked, -np.inf, 0.0)
-        most = np.maximum(cell_weight.max(axis=1, keepdims=True), 0)
-        least = np.minimum(cell_weight.min(axis=1, keepdims=True), 0)
-        ceiling = np.where(table.cell == records.GENERAL, table.lengths * most, own)
-        ceiling = ceiling + table.further_added * most - table.most_removed * least
+        weighs = bool(cell_weight.any()) and table.has_programs
         constraint_matters = table.follows_tails and not table.constraint.is_void
         return records.Score(
             # λ = 0 must not turn an impossible class (0 · -inf) into an unknown one.
@@ -197,12 +194,13 @@ class Plan:
                 reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
                 # Another memory order would be another type, and compiled anew.
                 class_weight=np.ascontiguousarray(own + bonus + masked),
-                class_ceiling=np.ascontiguousarray(ceiling + bonus + masked),
+                tail_gain=table.most_gained(cell_weight) if weighs else np.zeros((len(cell_weight), 1)),
                 cell_weight=cell_weight,
             ),
             most_removed=table.most_removed,
             most_added=table.most_added,
-            tracks_text=(bool(cell_weight.any()) or constraint_matters) and table.has_programs,
+            weighs=weighs,
+            tracks_text=weighs or (constraint_matters and table.has_programs),
         )
 
 
@@ -489,6 +487,8 @@ class Call:
             bounds_step=incremental and mu * math.sqrt(2 / n) > 2 * score.lam,
             silent=table is not None and bool((np.delete(table.cell, classes.blank) == records.NO_CHARACTER).any()),
             program_slots=0 if table is None else len(table.keys),
+            weighs=score.weighs,
+            tails=score.targets.tail_gain.shape[1],
         )
         t = self._terms
         self._space = WorkSpace(Sizes.of(hypotheses, V, frames, t.words_each, t.longest, t.components))
