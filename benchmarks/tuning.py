@@ -1,7 +1,7 @@
 """Time of tuning over stored emissions: most settings rescored, and every setting decoded, in turns.
 
     python -m benchmarks.tuning [--run FOLDER | --emissions FILE --text SOURCE] [--lines N] [--rivals] [--out FOLDER]
-    python -m benchmarks.tuning --emissions FILE --text SOURCE --base COMMIT    # against an earlier commit of the program
+    python -m benchmarks.tuning --emissions FILE --text SOURCE --base COMMIT    # against an earlier commit
 
 With a run folder (such as one trained on HPGT) its validation emissions and targets are used, and with ``--rivals``
 every decoding is compared on its test emissions. Emissions of ``fada emit`` need the text that is known, by domain.
