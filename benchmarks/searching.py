@@ -187,6 +187,10 @@ def rows(options: Options) -> Iterator[Row]:
         "with a 6-gram": (ours(data, lines, lm=knowledge.global_lm, lm_weight=0.5, length_bonus=0.5), "at most 1.8"),
         "with two mixed 6-grams": (ours(data, lines, lm=mixed, lm_weight=0.5, length_bonus=0.5), ""),
         "guided, λ 0.5": (ours(data, lines, target=target), ""),
+        "prior correction, weight 2": (
+            ours(data, lines, target=target, lam=1.0, prior=knowledge.prior, prior_weight=2.0),
+            "",
+        ),
         "guided, λ 0.05, aligned_w2, scale 100": (
             ours(data, lines, target=target, lam=0.05, scale=100.0, distance="aligned_w2"),
             "",
