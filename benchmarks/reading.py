@@ -34,7 +34,7 @@ def rows(options: Options) -> Iterator[Row]:
     """One line, and `LINES` lines: the network alone, and all of a transcription."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        earlier = _checkout(options.base, work / "earlier")
+        earlier = checked_out(options.base, work / "earlier")
         source = options.lines
         if source is None:
             make_synthetic(2 * LINES).save(work / "lines")
@@ -72,7 +72,7 @@ def straightening(lines: list[Line], rounds: int) -> Row:
     return Row(f"straightening, {len(lines)} lines", "all of `fada emit medieval` but its start", *found, goal="20")
 
 
-def _checkout(commit: str, folder: Path) -> Path:
+def checked_out(commit: str, folder: Path) -> Path:
     """The files of a commit."""
     archive = folder.with_suffix(".tar")
     command = ["git", "-C", str(REPOSITORY), "archive", "-o", str(archive), commit, "src"]

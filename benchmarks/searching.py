@@ -8,8 +8,11 @@ What scoring the end of the line changes, on the validation lines of a data set:
 """
 
 import itertools
+import math
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,8 @@ from benchmarks.table import Options, Row, alternating
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
+from fada.decoding.lm import CharNgram
+from fada.decoding.lm_train import END, UNKNOWN
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.tuning.choose import Tuning, tune
@@ -27,6 +32,10 @@ from fada.tuning.choose import Tuning, tune
 GOALS = {5: "6", 25: "8", 100: "6"}
 """Times fast-ctc-decode, by beam."""
 MADE_UP = 100
+WITH_MODEL = 4
+"""Of so many lines one is searched with a language model by a peer, which takes its time."""
+SPACE = "<space>"
+"""As a word of an ARPA file."""
 Decode = Callable[[], list[str]]
 
 
@@ -77,6 +86,80 @@ def fast_ctc_decode(data: Emissions, lines: Sequence[np.ndarray], beam: int) -> 
     ]
 
 
+def write_arpa(model: CharNgram, path: Path) -> None:
+    """Write a model of one component as an ARPA file, a word for each character."""
+    (component,) = model.components
+    words = {UNKNOWN: "<unk>", END: "</s>"} | {i: SPACE if c == " " else c for c, i in component.identities.items()}
+    depths, arcs = component.depths, zip(component.character, component.log_prob, component.target, strict=True)
+    of_state = np.repeat(np.arange(len(component.suffix)), np.diff(component.first))
+    contexts: dict[int, tuple[str, ...]] = {0: (), component.start: ("<s>",)}
+    written: dict[tuple[str, ...], tuple[float, float]] = {("<s>",): (-99.0, component.backoff[component.start])}
+    each = list(zip(of_state, arcs, strict=True))
+    for state, (character, log_prob, target) in sorted(each, key=lambda arc: int(depths[arc[0]])):
+        gram = (*contexts[state], words[character])
+        longer = depths[target] == len(gram)
+        if longer:
+            contexts[target] = gram
+        written[gram] = log_prob, component.backoff[target] if longer else 0.0
+    with path.open("w", encoding="utf-8") as file:
+        orders = [[gram for gram in written if len(gram) == n] for n in range(1, model.order + 1)]
+        file.write("\\data\\\n" + "".join(f"ngram {n}={len(grams)}\n" for n, grams in enumerate(orders, 1)))
+        for n, grams in enumerate(orders, 1):
+            file.write(f"\n\\{n}-grams:\n")
+            for gram in grams:
+                log_prob, backoff = (value / math.log(10) for value in written[gram])
+                file.write(f"{log_prob:.7f}\t{' '.join(gram)}" + (f"\t{backoff:.7f}\n" if n < model.order else "\n"))
+        file.write("\n\\end\\\n")
+
+
+def flashlight(data: Emissions, lines: Sequence[np.ndarray], beam: int, arpa: Path, weight: float) -> Decode:
+    """flashlight-text with KenLM over characters, its 20 best classes in every frame; paths are merged by log-add."""
+    from flashlight.lib.text.decoder import CriterionType, LexiconFreeDecoder, LexiconFreeDecoderOptions
+    from flashlight.lib.text.decoder.kenlm import KenLM
+    from flashlight.lib.text.dictionary import Dictionary
+
+    names = Dictionary()
+    for c, symbol in enumerate(data.symbols):
+        names.add_entry("<blank>" if c == data.blank else SPACE if symbol == " " else symbol, c)
+    settings = LexiconFreeDecoderOptions(
+        beam_size=beam,
+        beam_size_token=20,
+        beam_threshold=25.0,
+        lm_weight=weight * math.log(10),  # it counts in decimal logarithms
+        sil_score=0.0,
+        log_add=True,
+        criterion_type=CriterionType.CTC,
+    )
+    decoder = LexiconFreeDecoder(settings, KenLM(str(arpa), names), data.blank, data.blank, [])
+
+    def decode() -> list[str]:
+        texts = []
+        for line in lines:
+            path = np.array(decoder.decode(line.ctypes.data, *line.shape)[0].tokens)
+            kept = path[np.flatnonzero(np.diff(path, prepend=-1))]
+            texts.append("".join(data.symbols[c] for c in kept if c not in (-1, data.blank)))
+        return texts
+
+    return decode
+
+
+def with_the_same_model(data: Emissions, model: CharNgram, kind: str, rounds: int) -> Iterator[Row]:
+    """Searches with a language model against one of flashlight-text, of the same ARPA file."""
+    weight, some = 0.5, data.log_probs[::WITH_MODEL]
+    with tempfile.TemporaryDirectory() as folder:
+        arpa = Path(folder) / "characters.arpa"
+        write_arpa(model, arpa)
+        for beam in (5, 25, 100):
+            mine = ours(data, some, beam_size=beam, lm=CharNgram.from_arpa(arpa), lm_weight=weight)
+            try:
+                peer = flashlight(data, some, beam, arpa, weight)
+            except ImportError:
+                return
+            same = np.mean([a == b for a, b in zip(mine(), peer(), strict=True)])
+            told = f"flashlight-text, the same 6-gram, {100 * same:.0f} % the same text"
+            yield Row(f"search with a 6-gram, beam {beam}, {kind}", told, *alternating(mine, peer, rounds), "5")
+
+
 def rows(options: Options) -> Iterator[Row]:
     """Every comparison."""
     data, knowledge = read(options.lines)
@@ -104,6 +187,10 @@ def rows(options: Options) -> Iterator[Row]:
         "with a 6-gram": (ours(data, lines, lm=knowledge.global_lm, lm_weight=0.5, length_bonus=0.5), "at most 1.8"),
         "with two mixed 6-grams": (ours(data, lines, lm=mixed, lm_weight=0.5, length_bonus=0.5), ""),
         "guided, λ 0.5": (ours(data, lines, target=target), ""),
+        "prior correction, weight 2": (
+            ours(data, lines, target=target, lam=1.0, prior=knowledge.prior, prior_weight=2.0),
+            "",
+        ),
         "guided, λ 0.05, aligned_w2, scale 100": (
             ours(data, lines, target=target, lam=0.05, scale=100.0, distance="aligned_w2"),
             "",
@@ -111,6 +198,7 @@ def rows(options: Options) -> Iterator[Row]:
     }
     for name, (other, wanted) in others.items():
         yield Row(f"search, beam 5, {kind}", name, *alternating(plain, other, options.rounds), wanted)
+    yield from with_the_same_model(data, knowledge.global_lm, kind, options.rounds)
     yield tuning(BeamSearch(data, knowledge, threads=1), kind)
 
 

@@ -1,6 +1,7 @@
 """Time of tuning over stored emissions: most settings rescored, and every setting decoded, in turns.
 
     python -m benchmarks.tuning [--run FOLDER | --emissions FILE --text SOURCE] [--lines N] [--rivals] [--out FOLDER]
+    python -m benchmarks.tuning --emissions FILE --text SOURCE --base COMMIT    # against an earlier commit
 
 With a run folder (such as one trained on HPGT) its validation emissions and targets are used, and with ``--rivals``
 every decoding is compared on its test emissions. Emissions of ``fada emit`` need the text that is known, by domain.
@@ -10,12 +11,18 @@ decoder is compiled before the clock starts, and one thread works.
 
 import argparse
 import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.reading import REPOSITORY, checked_out
 from benchmarks.searching import made_up
 from fada.common.files import write_json
 from fada.decoding.emissions import Emissions
@@ -24,6 +31,45 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.runs.run import Run
 from fada.tuning.choose import Tuning, tune
+
+ONCE = """
+import json, sys, time
+from fada.decoding.emissions import Emissions
+from fada.decoding.knowledge import load_knowledge
+from fada.decoding.search import BeamSearch
+from fada.decoding.weights import Weights
+from fada.tuning.choose import Tuning, tune
+
+file, column, *text = sys.argv[1:]
+search = BeamSearch(Emissions.load(file), load_knowledge(None, text, domain_column=column or None), threads=1)
+for lm in ("none", "global"):
+    for lam in (1.0, 0.5):
+        for prior_weight in (0.0, 0.5):
+            search.hypotheses(Weights().change(lm=lm, lm_weight=0.1, lam=lam, prior_weight=prior_weight))
+started = time.process_time()
+tuned = tune(search, Tuning())
+seconds, evidence = time.process_time() - started, tuned.evidence
+weights = tuned.weights.model_dump(exclude_defaults=True)
+print(json.dumps({"cpu_seconds": seconds, "settings": len(evidence.curve), "lines": evidence.lines,
+                  "recommended": weights, "held_out_cer": round(evidence.held_out, 3)}))
+"""
+"""A tuning by whatever commit of the program is found; the search is compiled before."""
+
+
+def against(commit: str, emissions: Path, text: list[str], column: str | None, rounds: int) -> None:
+    """Print what tuning takes and recommends here and at an earlier commit, in turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = {"now": REPOSITORY / "src", commit: checked_out(commit, Path(folder) / "earlier") / "src"}
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in sources}
+        for _ in range(rounds):
+            for name, source in sources.items():
+                command = [sys.executable, "-c", ONCE, str(emissions), column or "", *text]
+                variables = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+                told = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=variables).stdout
+                found[name].append(json.loads(told))
+                print(name, found[name][-1], flush=True)
+    seconds = [[tuned["cpu_seconds"] for tuned in found[name]] for name in sources]
+    print(", ".join(f"{before / now:.1f}" for now, before in zip(*seconds, strict=True)), "times quicker")
 
 
 def timed_tuning(search: BeamSearch, settings: Tuning) -> dict[str, Any]:
@@ -59,8 +105,14 @@ def main() -> None:
     parser.add_argument("--rivals", action="store_true", help="compare all rivals on the test emissions of the run")
     parser.add_argument("--lines", type=int, default=150, help="at most so many, drawn at random")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--base", help="commit to compare with, instead of every setting decoded")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.base:
+        if not options.emissions:
+            parser.error("--base needs --emissions")
+        against(options.base, options.emissions, options.text, options.domain_column, options.rounds)
+        return
     if options.run or options.emissions:
         data = Run(options.run).emissions("validation") if options.run else Emissions.load(options.emissions)
         targets = options.run / "targets.json" if options.run else None

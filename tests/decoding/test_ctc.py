@@ -24,7 +24,9 @@ from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.guidance import Constraint, Guidance
 from fada.decoding.hypothesis import Alignment, Hypothesis
 from fada.decoding.kernels.ctc import search_lines
+from fada.decoding.kernels.records import GENERAL
 from fada.decoding.lm import CharNgram, prior_weights
+from fada.decoding.steps import StepTable, SymbolSteps
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
 from fada.text.normalizer import TextNormalizer
@@ -150,7 +152,7 @@ NORMALIZERS = [
 ]
 
 
-def random_case(seed: int, names: Sequence[str], distances: Sequence[str]) -> None:
+def random_case(seed: int, names: Sequence[str], distances: Sequence[str], prior_weight: float = 1.0) -> None:
     rng = np.random.default_rng(seed)
     pool = SYMBOL_SETS[names[seed % len(names)]]
     V = int(rng.integers(2, len(pool) + 2))
@@ -176,7 +178,7 @@ def random_case(seed: int, names: Sequence[str], distances: Sequence[str]) -> No
         lm=lm,
         lm_weight=float(rng.uniform(0.1, 1.5)) if lm else 0.0,
         prior=random_target(rng, written, normalizer) if extras >= 2 and target else None,
-        prior_weight=float(rng.uniform(-1, 1)) if extras >= 2 and target else 0.0,
+        prior_weight=prior_weight * float(rng.uniform(-1, 1)) if extras >= 2 and target else 0.0,
         length_bonus=float(rng.uniform(-0.5, 1)) if extras == 3 else 0.0,
         forbidden=("c", "é", "ẹ") if seed % 3 == 0 else (),
         allowed=set("abde\u0301 ") if seed % 11 == 0 else None,
@@ -195,6 +197,36 @@ def random_case(seed: int, names: Sequence[str], distances: Sequence[str]) -> No
 def test_search_equals_a_dictionary_beam_with_brute_force_distances(block: int) -> None:
     for seed in range(block * 200, block * 200 + 200):
         random_case(seed, list(SYMBOL_SETS), ["sorted_w2", "aligned_w2"])
+
+
+def test_weights_of_characters_may_outweigh_the_recogniser() -> None:
+    for seed in range(7000, 7600):
+        if seed % 4 >= 2:
+            random_case(seed, list(SYMBOL_SETS), ["sorted_w2", "aligned_w2"], prior_weight=20.0)
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("name", SYMBOL_SETS)
+def test_no_step_gains_more_than_is_said_of_its_tail(name: str, normalizer: TextNormalizer) -> None:
+    rng = np.random.default_rng(len(name))
+    symbols = ["<blank>", *SYMBOL_SETS[name]]
+    steps = SymbolSteps(symbols, 0, normalizer)
+    alphabet = sorted(steps.characters)
+    table = StepTable(steps, alphabet, Constraint(normalizer, frozenset(), None))
+    weights = rng.normal(0, 3, (2, len(alphabet)))
+    V = len(symbols)
+    for _ in range(2):
+        most, arrays = table.most_gained(weights), table.arrays
+        for state, tail in enumerate(table._tails[:60]):
+            for c in range(1, V):
+                if not (table.cell[c] == GENERAL or arrays.irregular[state]):
+                    continue
+                removed, added, _ = steps.step(tail if table.joins[c] or arrays.irregular[state] else "", symbols[c])
+                gained = sum(weights[:, alphabet.index(x)] for x in added)
+                gained -= sum(weights[:, alphabet.index(x)] for x in removed)
+                gained -= weights[:, table.cell[c]] if table.cell[c] >= 0 else 0.0
+                assert (gained <= most[:, state]).all()
+        table.extend([state * V + c for state in range(len(table._tails)) for c in np.flatnonzero(table.joins)])
 
 
 def test_other_distances_are_exact_too() -> None:

@@ -22,6 +22,7 @@ from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.kernels.ctc import search_lines
 from fada.decoding.kernels.distance import ALIGNED_W2
 from fada.decoding.kernels.memory import UNFIT, Sizes, WorkSpace, address_of
+from fada.decoding.kernels.parts import for_types_of
 from fada.decoding.steps import StepTable
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
@@ -181,10 +182,7 @@ class Plan:
         own = np.where(table.cell >= 0, cell_weight[:, np.maximum(table.cell, 0)], 0.0)
         bonus = self.length_bonus * self.classes.widths
         masked = np.where(table.blocked, -np.inf, 0.0)
-        most = np.maximum(cell_weight.max(axis=1, keepdims=True), 0)
-        least = np.minimum(cell_weight.min(axis=1, keepdims=True), 0)
-        ceiling = np.where(table.cell == records.GENERAL, table.lengths * most, own)
-        ceiling = ceiling + table.further_added * most - table.most_removed * least
+        weighs = bool(cell_weight.any()) and table.has_programs
         constraint_matters = table.follows_tails and not table.constraint.is_void
         return records.Score(
             # λ = 0 must not turn an impossible class (0 · -inf) into an unknown one.
@@ -196,12 +194,13 @@ class Plan:
                 reference=np.stack([r.guidance.reference for r in self.rows]) if self.rows else np.zeros((1, n)),
                 # Another memory order would be another type, and compiled anew.
                 class_weight=np.ascontiguousarray(own + bonus + masked),
-                class_ceiling=np.ascontiguousarray(ceiling + bonus + masked),
+                tail_gain=table.most_gained(cell_weight) if weighs else np.zeros((len(cell_weight), 1)),
                 cell_weight=cell_weight,
             ),
             most_removed=table.most_removed,
             most_added=table.most_added,
-            tracks_text=(bool(cell_weight.any()) or constraint_matters) and table.has_programs,
+            weighs=weighs,
+            tracks_text=weighs or (constraint_matters and table.has_programs),
         )
 
 
@@ -488,22 +487,36 @@ class Call:
             bounds_step=incremental and mu * math.sqrt(2 / n) > 2 * score.lam,
             silent=table is not None and bool((np.delete(table.cell, classes.blank) == records.NO_CHARACTER).any()),
             program_slots=0 if table is None else len(table.keys),
+            weighs=score.weighs,
+            tails=score.targets.tail_gain.shape[1],
         )
         t = self._terms
         self._space = WorkSpace(Sizes.of(hypotheses, V, frames, t.words_each, t.longest, t.components))
         self._unknown = np.zeros(_UNKNOWN_AT_ONCE if follows else 1, np.int64)
         self._follows = follows
+        self._search: Callable[..., Any] = search_lines
 
     @property
     def is_current(self) -> bool:
         """Whether the plan is as it was when this was made."""
         return self._arrays is self._share.plan.arrays
 
+    def keep_types(self) -> "Call":
+        """Take all further searches for such as this one would be now: what a batch is made of is only written into."""
+        self.search(0)
+        self._search = for_types_of(search_lines, self._arguments(0))
+        return self
+
     def search(self, most_lines: int) -> None:
         """Decode so many lines, or what is left."""
-        share, batch, unknown = self._share, self._share.batch, self._unknown
+        self._search(*self._arguments(most_lines))
+        if self._follows:
+            self._share.unknown += self._unknown[1 : 1 + self._unknown[0]].tolist()
+
+    def _arguments(self, most_lines: int) -> tuple[Any, ...]:
+        share, batch = self._share, self._share.batch
         table, score = self._arrays
-        search_lines(
+        return (
             batch.where,
             share.queue,
             most_lines,
@@ -517,10 +530,8 @@ class Call:
             share.plan.automaton,
             batch.beginnings,
             batch.results,
-            unknown,
+            self._unknown,
         )
-        if self._follows:
-            share.unknown += unknown[1 : 1 + unknown[0]].tolist()
 
 
 class LineByLine:
@@ -539,7 +550,7 @@ class LineByLine:
         self._batch = Batch(plan.classes, [room], [guidance], nbest)
         self._share = Share(plan, self._batch, beam_size, np.arange(1), [None])
         self._share.compile()
-        self._call = self._share.call()
+        self._call = self._share.call().keep_types()
         self.most_frames = most_frames
 
     def decode(self, line: np.ndarray, address: int) -> list[Hypothesis]:
@@ -550,7 +561,7 @@ class LineByLine:
         batch.where.frames[0] = T
         share.queue.taken[0] = 0
         if not self._call.is_current:
-            self._call = share.call()
+            self._call = share.call().keep_types()
         self._call.search(1)
         if results.status[0] != records.DONE:
             share.unknown.clear()

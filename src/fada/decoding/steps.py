@@ -24,6 +24,10 @@ from fada.text.normalizer import TextNormalizer
 _PREPARED_STEPS = 20_000
 _REORDERED = 4
 """The most characters a mark can change before it: a letter with three marks, for Unicode composes no longer ones."""
+_JOINING_AT_ONCE = 100
+"""Up to so many classes that join what is before them are learnt for a tail together."""
+_ROUNDED = 1e-9
+"""More than sums of weights are wrong by."""
 _JOINED_PAIRS = 1_000_000
 
 
@@ -232,11 +236,39 @@ class StepTable:
         self._programs.append((tuple(operations), next_state, not self.constraint.permits(judged)))
 
     def extend(self, keys: Sequence[int]) -> None:
-        """Add steps that a search asked for (tail · V + class) and could not find."""
+        """Add steps that a search asked for (tail · V + class) and could not find, and the others after the same tails:
+        then it is known what can be gained there.
+        """
         with self.lock:
+            V, joining = len(self.steps.symbols), np.flatnonzero(self.joins).tolist()
             for key in keys:
                 self._learn(int(key))
+                for c in joining if len(joining) <= _JOINING_AT_ONCE else []:
+                    self._learn(int(key) // V * V + c)
             self._arrays = self._packed()
+
+    def most_gained(self, cell_weight: np.ndarray) -> np.ndarray:
+        """(targets, tails) the most that a step that must be looked up can add to the score beyond the weight of its
+        class, given the weights of characters (targets, n); where some are not learnt yet, the most of any.
+        """
+        arrays, V, tails = self.arrays, len(self.steps.symbols), len(self._tails)
+        most, least = np.maximum(cell_weight.max(1), 0), np.minimum(cell_weight.min(1), 0)
+        any_step = most * (self.lengths.max() + self.further_added) - self.most_removed * least
+        cells = np.abs(arrays.operations) - 1
+        sums = np.cumsum(np.sign(arrays.operations) * cell_weight[:, cells], axis=1)
+        sums = np.concatenate([np.zeros((len(sums), 1)), sums], axis=1)[:, arrays.starts]
+        known = np.array(list(self._known.items()), np.int64).reshape(-1, 2)
+        state, c = np.divmod(known[:, 0], V)
+        own = np.where(self.cell >= 0, cell_weight[:, np.maximum(self.cell, 0)], 0.0)
+        added = np.diff(sums, axis=1)[:, known[:, 1]] - own[:, c] + _ROUNDED
+        found = np.zeros((len(cell_weight), tails))
+        for row, gains in zip(found, added, strict=True):
+            np.maximum.at(row, state, gains)
+        anywhere = ~self.joins[c] & (self.cell[c] == GENERAL)
+        found = np.maximum(found, added[:, anywhere].max(axis=1, keepdims=True, initial=0.0))
+        wanted = np.where(arrays.irregular, V - 1, np.count_nonzero(self.joins))
+        learnt = np.bincount(state[self.joins[c] | arrays.irregular[state]], minlength=tails)
+        return np.where(learnt < wanted, any_step[:, None], found)
 
     def _packed(self) -> TableArrays:
         size = 1 << max(4, (4 * len(self._known)).bit_length())

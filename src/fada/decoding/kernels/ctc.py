@@ -107,8 +107,8 @@ class Target(NamedTuple):
     """Pointer to (n,) float64, and so on."""
     weights: Any
     """(V,) float64 of the classes."""
-    ceiling: Any
-    """(V,) float64 of the classes."""
+    tail_gain: Any
+    """(tails,) float64."""
     cell_weight: Any
     """(n,) float64."""
     q_squares: float
@@ -126,17 +126,19 @@ def _most(beam: Beam, terms: Terms, lm: Automaton, s: int) -> float:
 
 @njit(**PART)
 def _set_ceilings(
-    beam: Beam, terms: Terms, target: Target, table: TableArrays | None, lm: Automaton | None, loose: float
+    beam: Beam, terms: Terms, target: Target, table: TableArrays | None, lm: Automaton | None, most: tuple[float, float]
 ) -> None:
-    """The most each class can add after any hypothesis; general steps `loose` more."""
+    """The most each class can add after any hypothesis: its weight, what the language model makes of it, and the `most`
+    that a step adds beyond, where one character is usual and where it is not.
+    """
     for c in range(terms.V):
-        ceiling = target.ceiling[c]
-        if lm is not None:
-            ceiling += terms.lm_weight * lm.ceiling[c]
+        slack = most[0]
         if table is not None and table.cell[c] == GENERAL:
-            ceiling += loose
-        beam.ceiling[c] = ceiling
-        beam.slack[c] = ceiling - target.weights[c]
+            slack = most[1]
+        if lm is not None:
+            slack += terms.lm_weight * lm.ceiling[c]
+        beam.ceiling[c] = target.weights[c] + slack
+        beam.slack[c] = slack
 
 
 @njit(**PART)
@@ -179,7 +181,7 @@ def _by_length(beam: Beam, terms: Terms) -> None:
 def _start(beam: Beam, terms: Terms, target: Target, table: TableArrays | None, lm: Automaton | None) -> None:
     """The empty text as the only hypothesis."""
     value_of, place_of, counter, tally = beam.value_of, beam.place_of, beam.counter, beam.tally
-    _set_ceilings(beam, terms, target, table, lm, 0.0)
+    _set_ceilings(beam, terms, target, table, lm, (0.0, 0.0))
     for c in range(terms.V):
         beam.computed_at[c] = -1
     for c in range(terms.V, (terms.V + BLOCK - 1) // BLOCK * BLOCK):
@@ -295,12 +297,22 @@ def _rank(beam: Beam, terms: Terms, n_active: int, root: int) -> tuple[int, floa
 
 
 @njit(**INLINED)
-def _loosest(beam: Beam, n_active: int) -> float:
-    """How much more than one character a general step can gain after any of the hypotheses."""
+def _most_gained(beam: Beam, terms: Terms, target: Target, table: TableArrays, n_active: int) -> tuple[float, float]:
+    """What steps after any of the hypotheses gain at most beyond the weight of their class: where one character is
+    usual (nothing, but for a space that waits for it), and general ones.
+    """
+    usual = 0.0
+    general = -math.inf if terms.weighs else 0.0
     loose = 0.0
     for a in range(n_active):
-        loose = max(loose, beam.value_of[beam.active[a] * VALUES + LOOSE])
-    return loose
+        s = beam.active[a]
+        loose = max(loose, beam.value_of[s * VALUES + LOOSE])
+        if terms.weighs:
+            tail = beam.place_of[s * PLACES + TAIL]
+            general = max(general, target.tail_gain[tail])
+            if table.irregular[tail]:
+                usual = max(usual, target.tail_gain[tail])
+    return usual, general + loose
 
 
 @njit(**INLINED)
@@ -858,13 +870,14 @@ def search_lines(
         for i in range(n):
             q_squares += reference[i] * reference[i]
         target = Target(
-            reference, shifted(aims.class_weight, g * V), shifted(aims.class_ceiling, g * V),
+            reference, shifted(aims.class_weight, g * V), shifted(aims.tail_gain, g * terms.tails),
             shifted(aims.cell_weight, g * n), q_squares, q_squares / n,
         )  # fmt: skip
         _start(beam, terms, target, steps, model)
         n_active: Any = np.int64(1)  # a plain 1 would be a type of its own, and every part compiled for both
         log_scale = 0.0
         is_new = True
+        most = (0.0, 0.0)
 
         # -- a given beginning is written before the first frame, one label for each frame before it
         given = 0
@@ -901,8 +914,11 @@ def search_lines(
                         root = -1
                 size, best_base, lowest_score, largest = _rank(beam, terms, n_active, root)
 
-                if table is not None and is_new and terms.bounds_step and terms.has_general:
-                    _set_ceilings(beam, terms, target, steps, model, _loosest(beam, n_active))
+                if table is not None and is_new and terms.has_general and (terms.bounds_step or terms.weighs):
+                    before = most
+                    most = _most_gained(beam, terms, target, steps, n_active)
+                    if most != before:
+                        _set_ceilings(beam, terms, target, steps, model, most)
                 is_new = False
                 contributions(frame, V, terms.lam, beam.ceiling, beam.gain)
                 added = 0

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from numba import njit, types
+from numba import njit, typeof, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
@@ -161,3 +161,11 @@ def entry(function: Callable[..., Any]) -> Any:
     compiled: Any = njit(**options, pipeline_class=_EntryCompiler)(function)
     compiled._cache = _Stored(function)
     return compiled
+
+
+def for_types_of(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """What Python calls, once it was called with these arguments, without a look at the types of the next ones, which
+    must be the same: that look takes longer than to search a short line.
+    """
+    compiled = function.overloads.get(tuple(map(typeof, arguments)))
+    return function if compiled is None else compiled.entry_point

@@ -34,8 +34,8 @@ class Targets(NamedTuple):
     """(targets, n) float64 target frequencies, ascending for sorted_w2."""
     class_weight: np.ndarray
     """(targets, V) float64 what a class adds to the score by itself, -inf for the blank and for blocked classes."""
-    class_ceiling: np.ndarray
-    """(targets, V) float64 the most a class can add in any context, but for the language model."""
+    tail_gain: np.ndarray
+    """(targets, tails) float64 the most that the characters of a general step after each tail can add."""
     cell_weight: np.ndarray
     """(targets, n) float64 what a character of a general step adds to the score."""
 
@@ -50,6 +50,8 @@ class Score(NamedTuple):
     targets: Targets
     most_removed: int
     most_added: int
+    weighs: bool
+    """Whether characters have weights, and steps can add others than those of their class."""
     tracks_text: bool
     """Whether steps must be followed although there is no distance: prior or constraints with general symbols."""
 
@@ -97,6 +99,10 @@ class Terms(NamedTuple):
     """Whether there are classes that write nothing."""
     program_slots: int
     """Size of the hash of programs."""
+    weighs: bool
+    """Whether characters do, so that general steps gain what is not in the weight of their class."""
+    tails: int
+    """How many `tail_gain` knows of."""
 
 
 class TableArrays(NamedTuple):
