@@ -91,7 +91,7 @@ def write_arpa(model: CharNgram, path: Path) -> None:
     (component,) = model.components
     words = {UNKNOWN: "<unk>", END: "</s>"} | {i: SPACE if c == " " else c for c, i in component.identities.items()}
     depths, arcs = component.depths, zip(component.character, component.log_prob, component.target, strict=True)
-    of_state = np.repeat(np.arange(len(component.suffix)), np.diff(component.first))
+    of_state = np.repeat(np.arange(len(component.suffix)), np.diff(component.first)).tolist()
     contexts: dict[int, tuple[str, ...]] = {0: (), component.start: ("<s>",)}
     written: dict[tuple[str, ...], tuple[float, float]] = {("<s>",): (-99.0, component.backoff[component.start])}
     each = list(zip(of_state, arcs, strict=True))
@@ -198,7 +198,8 @@ def rows(options: Options) -> Iterator[Row]:
     }
     for name, (other, wanted) in others.items():
         yield Row(f"search, beam 5, {kind}", name, *alternating(plain, other, options.rounds), wanted)
-    yield from with_the_same_model(data, knowledge.global_lm, kind, options.rounds)
+    if knowledge.global_lm is not None:
+        yield from with_the_same_model(data, knowledge.global_lm, kind, options.rounds)
     yield tuning(BeamSearch(data, knowledge, threads=1), kind)
 
 

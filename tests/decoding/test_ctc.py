@@ -222,11 +222,12 @@ def test_no_step_gains_more_than_is_said_of_its_tail(name: str, normalizer: Text
                 if not (table.cell[c] == GENERAL or arrays.irregular[state]):
                     continue
                 removed, added, _ = steps.step(tail if table.joins[c] or arrays.irregular[state] else "", symbols[c])
-                gained = sum(weights[:, alphabet.index(x)] for x in added)
-                gained -= sum(weights[:, alphabet.index(x)] for x in removed)
-                gained -= weights[:, table.cell[c]] if table.cell[c] >= 0 else 0.0
+                gained = weights[:, [alphabet.index(x) for x in added]].sum(1)
+                gained -= weights[:, [alphabet.index(x) for x in removed]].sum(1)
+                if table.cell[c] >= 0:
+                    gained -= weights[:, table.cell[c]]
                 assert (gained <= most[:, state]).all()
-        table.extend([state * V + c for state in range(len(table._tails)) for c in np.flatnonzero(table.joins)])
+        table.extend([s * V + c for s in range(len(table._tails)) for c in np.flatnonzero(table.joins).tolist()])
 
 
 def test_other_distances_are_exact_too() -> None:
