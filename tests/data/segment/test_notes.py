@@ -44,7 +44,9 @@ def test_small_and_pale_notes_are_found_beside_their_line_and_do_not_change_the_
     assert len(text) == len(plain.lines) == len(LINES)
     for before, after in zip(plain.lines, text, strict=True):
         assert np.abs(np.subtract(before.baseline[0], after.baseline[0])).max() < 5
-    margin = [line for line in found.lines if line.zone == "margin"]
+    margin = sorted(
+        (line for line in found.lines if line.zone == "margin"), key=lambda line: line.baseline[0][1]
+    )  # those of the second look are read first
     assert len(margin) == len(notes)
     for line, (_, x, y) in zip(margin, notes, strict=True):
         assert abs(line.baseline[0][0] - x) < 20
