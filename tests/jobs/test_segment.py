@@ -182,7 +182,7 @@ def transcribed(*arguments: object) -> tuple[int, str, str]:
 def test_a_book_is_transcribed_page_by_page_and_goes_on_where_it_stopped(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = make_page(drawn_lines(12)[6:], Layout(1, 6)).image
+    other = make_page(drawn_lines(9)[6:], Layout(1, 3)).image
     book, out = tmp_path / "book.pdf", tmp_path / "out"
     Image.open(page).save(book, save_all=True, append_images=[Image.new("L", (400, 600), 230), other.rotate(180)])
 
@@ -205,13 +205,13 @@ def test_a_book_is_transcribed_page_by_page_and_goes_on_where_it_stopped(
     assert "6 lines were already done" in notes
     assert "book.pdf, page 2: no text found on this page" in notes
     assert "book.pdf, page 3: stood on its head, turned by 180 degrees" in notes
-    assert "12 lines transcribed" in told
+    assert "9 lines transcribed" in told
     assert not kept.exists()
     assert sorted(file.name for file in out.iterdir()) == [
         *("book-0001.png", "book-0001.xml", "book-0003.png", "book-0003.xml", "provenance.json")
     ]
     lines = list(read_lines(out, format="xml"))
-    assert [line.id.rpartition("#")[0] for line in lines] == ["book-0001"] * 6 + ["book-0003"] * 6
+    assert [line.id.rpartition("#")[0] for line in lines] == ["book-0001"] * 6 + ["book-0003"] * 3
     assert all(line.load_image().width > 200 for line in lines)
     whole = transcribed(book, "--out", tmp_path / "again.txt")
     assert whole[0] == 0

@@ -41,7 +41,7 @@ def test_a_note_that_touches_its_row_on_the_map_is_parted_by_the_gap_in_the_ink(
     row: tuple[tuple[int, int], ...], margins: list[tuple[int, int]]
 ) -> None:
     rows, ink = column(*[PLAIN] * 6, row, *[PLAIN] * 6)
-    blocks, _ = arrange(rows, 1000, DISTANCE, ink=ink)
+    blocks, _ = arrange(rows, 1000, DISTANCE, ink)
     assert sum(len(block.rows) for block in blocks if block.zone == "main") == 13
     assert [(r.left, r.right) for block in blocks if block.zone == "margin" for r in block.rows] == margins
 
@@ -50,6 +50,4 @@ def test_notes_as_large_as_the_text_just_before_their_lines_are_margin() -> None
     layout = Layout(1, 9, notes=3, note_side="left")
     found = find_lines(make_page(drawn_lines(layout.lines), layout).image)
     zones = [line.zone for line in found.lines]
-    assert zones[:9] == ["main"] * 9
-    assert set(zones[9:]) == {"margin"}
-    assert len(zones) in (12, 13)  # a word of a note may become a line of its own
+    assert zones == ["main"] * 9 + ["margin"] * 3

@@ -21,14 +21,14 @@ LINES = (
 )
 
 
-def page_with(*notes: tuple[str, int, int], stain: bool = False) -> PageLines:
+def page_with(*notes: tuple[str, int, int], stain: bool = False, grey: int = PALE) -> PageLines:
     """A column of eight lines, and notes: text, x, y."""
     page = Image.new("L", (1200, 1400), PAPER)
     pen = ImageDraw.Draw(page)
     for number, line in enumerate(LINES):
         pen.text((330, 200 + 120 * number), line, INK, ImageFont.load_default(60))
     for text, x, y in notes:
-        pen.text((x, y), text, PALE, ImageFont.load_default(18))
+        pen.text((x, y), text, grey, ImageFont.load_default(18))
     if stain:
         pen.ellipse((100, 500, 260, 540), PAPER - 40)
         page = page.filter(ImageFilter.GaussianBlur(2))
@@ -36,14 +36,17 @@ def page_with(*notes: tuple[str, int, int], stain: bool = False) -> PageLines:
     return find_lines(Image.fromarray(np.clip(np.asarray(page) + grain, 0, 255).astype(np.uint8)).convert("RGB"))
 
 
-def test_small_pale_notes_are_found_beside_their_line_and_do_not_change_the_text() -> None:
+@pytest.mark.parametrize("grey", [60, 120, 150, 165, 175, 180, 184, 187, 190, 193, 196])
+def test_small_and_pale_notes_are_found_beside_their_line_and_do_not_change_the_text(grey: int) -> None:
     notes = ("mr cc iiii", 130, 350), ("lo clxxx", 130, 380), ("io xxvi", 140, 700)
-    plain, found = page_with(), page_with(*notes)
+    plain, found = page_with(), page_with(*notes, grey=grey)
     text = [line for line in found.lines if line.zone == "main"]
     assert len(text) == len(plain.lines) == len(LINES)
     for before, after in zip(plain.lines, text, strict=True):
         assert np.abs(np.subtract(before.baseline[0], after.baseline[0])).max() < 5
-    margin = [line for line in found.lines if line.zone == "margin"]
+    margin = sorted(
+        (line for line in found.lines if line.zone == "margin"), key=lambda line: line.baseline[0][1]
+    )  # those of the second look are read first
     assert len(margin) == len(notes)
     for line, (_, x, y) in zip(margin, notes, strict=True):
         assert abs(line.baseline[0][0] - x) < 20

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fada.data.segment.marks import behind_mark, marks_beside
+from fada.data.segment.marks import Ink, widest_gap, without_marks
 from fada.data.segment.rows import Row
 
 Zone = Literal["main", "margin", "numbering"]
@@ -31,6 +30,8 @@ _NEAR = 7
 """So many rows tell where their column begins."""
 _SMALL = 0.65
 """Rows at the foot of a column with a core below this share of the usual one are a note."""
+_SPARSE = 1.4
+"""The mean distance of rows of several notes, in usual ones."""
 _EDGE = 0.012
 """How near the edge of the image a row is cut off, as a share of its width."""
 
@@ -89,9 +90,9 @@ def arrange(
     rows: Sequence[Row],
     page_width: int,
     distance: float,
+    ink: Ink,
     *,
     right_to_left: bool = False,
-    ink: NDArray[np.float32] | None = None,
 ) -> tuple[list[Block], int]:
     """Blocks in reading order, and how many rows were left out because the edge of the image cuts them off.
 
@@ -102,7 +103,7 @@ def arrange(
         right_to_left: columns and pages are read from the right.
         ink: of the page at the size of the map: it shows the gap between a row and a note that touches it on the map.
     """
-    parts = _cut(_upright(rows), distance, right_to_left)
+    parts = _cut(_upright(rows), distance, ink, right_to_left)
     blocks = [Block(tuple(placed.row for placed in part)) for part in parts]
     whole = [block for block in blocks if not _is_cut_off(block, page_width)]
     lost = sum(len(block.rows) for block in blocks) - sum(len(block.rows) for block in whole)
@@ -126,12 +127,13 @@ def _upright(rows: Sequence[Row]) -> list[_Placed]:
     ]
 
 
-def _cut(rows: Sequence[_Placed], distance: float, right_to_left: bool) -> list[list[_Placed]]:
+def _cut(rows: Sequence[_Placed], distance: float, ink: Ink, right_to_left: bool) -> list[list[_Placed]]:
     """Parts of the page in reading order."""
     strip = _widest_gutter(rows, distance)
     if strip is None:
         return [_from_the_top(rows, distance)] if rows else []
-    rows, gutter = [part for row in rows for part in _taken_apart(row, strip, distance, right_to_left)], sum(strip) / 2
+    rows = [part for row in rows for part in _taken_apart(row, strip, distance, ink, right_to_left)]
+    gutter = sum(strip) / 2
     spanning = sorted((row for row in rows if row.left < gutter < row.right), key=lambda row: row.level)
     beside = [row for row in rows if not row.left < gutter < row.right]
     parts: list[list[_Placed]] = []
@@ -141,20 +143,24 @@ def _cut(rows: Sequence[_Placed], distance: float, right_to_left: bool) -> list[
         between = [row for row in beside if above <= row.level < below]
         sides = [row for row in between if row.right <= gutter], [row for row in between if row.left >= gutter]
         for side in reversed(sides) if right_to_left else sides:
-            parts += _cut(side, distance, right_to_left)
+            parts += _cut(side, distance, ink, right_to_left)
         if span is not None:
             parts.append([span])
         above = below
     return parts
 
 
-def _taken_apart(row: _Placed, strip: tuple[float, float], distance: float, right_to_left: bool) -> list[_Placed]:
+def _taken_apart(
+    row: _Placed, strip: tuple[float, float], distance: float, ink: Ink, right_to_left: bool
+) -> list[_Placed]:
     """The pieces of a row that was joined across a gutter; what begins in the gutter belongs to the column after it."""
     gutter, reach = sum(strip) / 2, _IN_GUTTER * distance
     if not row.left < gutter < row.right:
         return [row]
     shift = row.left - row.row.left
-    inside = [j for j in row.row.joints if strip[0] - reach <= sum(j) / 2 + shift <= strip[1] + reach]
+    gap = widest_gap(row.row, ink)
+    joints = row.row.joints if gap is None else [gap]
+    inside = [j for j in joints if strip[0] - reach <= sum(j) / 2 + shift <= strip[1] + reach]
     parts: list[_Placed] = []
     for part in row.row.parted(inside):
         left, right = part.left + shift, part.right + shift
@@ -204,29 +210,35 @@ def _is_cut_off(block: Block, page_width: int) -> bool:
     return float(np.mean(at_edge)) >= 0.6 and block.width < 0.25 * page_width
 
 
-def _zoned(blocks: list[Block], distance: float, ink: NDArray[np.float32] | None) -> list[Block]:
+def _zoned(blocks: list[Block], distance: float, ink: Ink) -> list[Block]:
     """Blocks with their zones: what is small beside the columns is a note in the margin, above them a number."""
     if not blocks:
         return []
     longest = max(block.length for block in blocks)
     widest = max(block.span for block in blocks if block.length >= 0.3 * longest)
     columns = {
-        place: _without_marks(block, distance, ink)
+        place: without_marks(block.rows, ink, distance)
         for place, block in enumerate(blocks)
-        if block.length >= 0.12 * longest and block.span >= 0.5 * widest
+        if block.length >= 0.12 * longest
+        and block.span >= 0.5 * widest
+        and not (block.length < 0.5 * longest and _is_sparse(block))
     }
-    main = [column for column, _ in columns.values()]
+    main = [Block(tuple(rows)) for rows, _ in columns.values()]
     found: list[Block] = []
     for place, block in enumerate(blocks):
-        column, beside = columns.get(place, (None, [block]))
+        rows, marks = columns.get(place, ([], []))
+        beside = _notes(marks, distance) if rows else [block]
         zoned = [Block(other.rows, _zone_of(other, main, distance)) for other in beside]
-        if column is None:
-            found += zoned
-            continue
-        found += [other for other in zoned if other.zone == "numbering"]
-        found += _without_ends(column, distance)
-        found += [other for other in zoned if other.zone != "numbering"]
+        found += [other for other in zoned if rows and other.zone == "numbering"]
+        found += _without_ends(Block(tuple(rows)), distance) if rows else []
+        found += [other for other in zoned if not rows or other.zone != "numbering"]
     return found
+
+
+def _is_sparse(block: Block) -> bool:
+    """Whether there is much more room between some rows than between most: several notes below each other."""
+    steps = np.diff([row.middle for row in block.rows])
+    return len(steps) > 0 and float(np.mean(steps)) > _SPARSE * float(np.median(steps))
 
 
 def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
@@ -238,41 +250,6 @@ def _zone_of(block: Block, main: Sequence[Block], distance: float) -> Zone:
     columns = [c for c in main if min(c.right, block.right) - max(c.left, block.left) > 0.5 * block.width]
     is_between_rows = any(column.rows[0].middle < level < column.rows[-1].middle for column in columns)
     return "margin" if is_between_rows or not columns else "main"
-
-
-def _without_marks(block: Block, distance: float, ink: NDArray[np.float32] | None) -> tuple[Block, list[Block]]:
-    """A column, and what stands in the margins beside its rows, taken for rows of it or for their beginning or end."""
-    rows: list[Row] = []
-    marks: list[Row] = []
-    for row, (left, right) in zip(block.rows, _edges(block), strict=True):
-        if row.right <= left + _INSIDE * distance or row.left >= right - _INSIDE * distance:
-            marks.append(row)
-            continue
-        gap = behind_mark(row, left, distance, ink)
-        if gap is not None:
-            mark, row = row.parted([gap])
-            marks.append(mark)
-        rows.append(row)
-    if len(rows) < len(marks):
-        return block, []
-    for place, (gap, is_before) in (marks_beside(rows, ink, _NEAR) if ink is not None else {}).items():
-        parts = rows[place].parted([gap])
-        mark, rows[place] = parts if is_before else reversed(parts)
-        marks.append(mark)
-    return Block(tuple(rows)), _notes(marks, distance)
-
-
-def _edges(block: Block) -> list[tuple[float, float]]:
-    """Where a column begins and ends at each of its rows: as its rows near it do, which may hang askew."""
-    usual = block.width
-    wide = [row for row in block.rows if row.width >= 0.5 * usual]
-    levels = np.array([row.middle for row in wide])
-    found = []
-    for row in block.rows:
-        near = [wide[place] for place in np.argsort(np.abs(levels - row.middle), kind="stable")[:_NEAR]]
-        left = sorted(other.left for other in near)[len(near) // 3]  # some are indented, some have an initial
-        found.append((float(left), float(max(other.right for other in near))))
-    return found
 
 
 def _notes(marks: Sequence[Row], distance: float) -> list[Block]:

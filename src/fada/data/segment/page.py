@@ -91,7 +91,7 @@ def find_lines(page: "Image.Image", *, right_to_left: bool = False) -> PageLines
     map_height, map_width = text.shape
     grey = np.asarray(page.resize((map_width, map_height), reducing_gap=2.0).convert("L"))
     ink = ink_of(grey, height) if rows else np.zeros_like(text)
-    blocks, cut_off = arrange(rows, map_width, distance, right_to_left=right_to_left, ink=ink)
+    blocks, cut_off = arrange(rows, map_width, distance, ink, right_to_left=right_to_left)
     blocks = with_notes(blocks, find_notes(page, blocks, rows, grey, ink, height, distance), distance)
     blocks = blocks if right_to_left else with_initials(blocks, ink, height)
     rows = [row for block in blocks for row in block.rows]
