@@ -46,6 +46,7 @@ from fada.decoding.lm import CharNgram
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.evaluation.edits import score_lines
+from fada.models.folders import resolve
 from fada.targets.target_set import TargetSet
 
 HERE = Path(__file__).parent
@@ -326,7 +327,7 @@ def print_over(changes: np.ndarray) -> None:
 
 def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path], learnt: str | None) -> None:
     """The language found for each manuscript, and the error rates without and with it."""
-    every, candidates = bodies(data, lines), knowledge_of_model(model, centuries=False)
+    every, candidates = bodies(data, lines), knowledge_of_model(resolve(str(model)), centuries=False)
     if learnt is not None:
         read = [text for body in every if body.language == learnt for text in body.learnt]
         pairs = CharNgram.train(read, 2, SMOOTHING)
