@@ -182,7 +182,7 @@ def transcribed(*arguments: object) -> tuple[int, str, str]:
 def test_a_book_is_transcribed_page_by_page_and_goes_on_where_it_stopped(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = make_page(drawn_lines(9)[6:], Layout(1, 3)).image
+    other = make_page(drawn_lines(6)[3:], Layout(1, 3)).image
     book, out = tmp_path / "book.pdf", tmp_path / "out"
     Image.open(page).save(book, save_all=True, append_images=[Image.new("L", (400, 600), 230), other.rotate(180)])
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from fada import FadaError, load_recognizer
@@ -37,6 +38,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has only begun to read."""
     folder = tmp_path_factory.mktemp("base")
     lines = image_lines(40)
+    torch.manual_seed(0)
     recognizer = registry.build("crnn:tiny", [str(line.text) for line in lines])
     fine_tune(recognizer, lines, (), QUICK.model_copy(update={"fewest_steps": 150, "learning_rate": 5e-3}), 0)
     recognizer.save_pretrained(folder)
@@ -80,9 +82,9 @@ def test_a_new_character_is_learnt(base: Path, corrected: list[Line], tmp_path: 
 
 
 def test_what_does_not_help_is_not_kept(base: Path, corrected: list[Line], tmp_path: Path) -> None:
-    wrong = [replace(line, text="dcba"[i % 4] * 9) for i, line in enumerate(corrected)]
-    settings = QUICK.model_copy(update={"fewest_steps": 1, "learning_rate": 1e-7})
-    done = adapt(str(base), wrong, tmp_path / "mine", settings)
+    texts = load_recognizer(base).transcribe(corrected)
+    known = [replace(line, text=text) for line, text in zip(corrected, texts, strict=True)]  # little is left to learn
+    done = adapt(str(base), known, tmp_path / "mine", QUICK)
     assert not done.kept
     old, new = load_recognizer(base), load_recognizer(tmp_path / "mine")
     assert new.transcribe(corrected) == old.transcribe(corrected)
