@@ -41,6 +41,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 """What `crnn:<preset>` builds: tiny for tests, small (2 million parameters) for a CPU, base (8 million); plain, of the
 usual shape with neither dropout nor the auxiliary loss, for the paper's regime."""
 
+_TRAINED_WIDTHS = 32
+"""Batches of training are padded to a multiple of so many pixels: oneDNN prepares its kernels anew for every shape that
+it has not seen lately, which takes a quarter of a step of a small network. Padding changes nothing that is learnt."""
+
 
 class CRNNConfig(PretrainedConfig):
     """Shape of a :class:`CRNNForCTC`.
@@ -248,7 +252,7 @@ class CRNNRecognizer(CTCNetwork):
 
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Pixels, widths and labels."""
-        pixels, widths = self.processor.batch(arrays)
+        pixels, widths = self.processor.batch(arrays, 4 if labels is None else _TRAINED_WIDTHS)
         inputs = {"pixel_values": torch.from_numpy(pixels), "widths": torch.from_numpy(widths)}
         if labels is None:
             return inputs

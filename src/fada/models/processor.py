@@ -40,9 +40,9 @@ class CRNNProcessor:
             return straighten(grey, self.height, self.aspect)
         return normalize_height(image, self.height)
 
-    def batch(self, images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def batch(self, images: Sequence[np.ndarray], multiple_of: int = 4) -> tuple[np.ndarray, np.ndarray]:
         """Pixels and widths for the network, from images made by :meth:`image`."""
-        return pad_batch(images, multiple_of=4)
+        return pad_batch(images, multiple_of=multiple_of)
 
     def encode(self, text: str) -> list[int]:
         """Classes of a text; a character without a class is left out."""
