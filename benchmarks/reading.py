@@ -63,6 +63,7 @@ def straightening(lines: list[Line], rounds: int) -> Row:
     if not isinstance(reader, CRNNReader):
         raise TypeError("the built-in model for medieval hands is read by ONNX Runtime")
     reader.use_threads(1)
+    reader.use_looks("auto")
     greys = [np.asarray(line.load_image()) for line in lines]
     found = alternating(
         lambda: [reader.processor.image(grey) for grey in greys],

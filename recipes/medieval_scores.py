@@ -6,7 +6,8 @@ and as `fada transcribe` reads a manuscript, with the language that is found.
 Prints CER in percent of every manuscript of the arena and the demo (`recipes/unseen.yaml`), of the other pages of seen
 manuscripts (test split of latin_script without them), and of the French test lines. With `--manuscripts la` only of the
 other pages in this language, one row for each manuscript, the worst first, with its share of all errors. With
-`--looks 5` every line is looked at five times. The last row is the CPU time of straightening and network.
+`--looks 5` every line is looked at five times, with `--looks auto` those that the network is unsure of, as `fada
+transcribe` does. The last row is the CPU time of straightening and network.
 """
 
 import json
@@ -28,6 +29,7 @@ from fada.decoding.search import BeamSearch
 from fada.evaluation.edits import score_lines
 from fada.models.ctc import CTCRecognizer
 from fada.models.folders import resolve
+from fada.models.looks import Looks
 
 BEAM = 20
 KINDS = ("greedy", f"beam {BEAM}", "language found")
@@ -91,7 +93,7 @@ def print_manuscripts(recognizer: CTCRecognizer, lines: Sequence[Line]) -> None:
     print(f"| all | {len(lines)} | {scored.rates()['cer']:.2f} | |")
 
 
-def opened(model: str, looks: int) -> CTCRecognizer:
+def opened(model: str, looks: Looks) -> CTCRecognizer:
     """A model that looks so often at every line."""
     recognizer = load_recognizer(model)
     assert isinstance(recognizer, CTCRecognizer)
@@ -111,20 +113,21 @@ def main(
     models: list[str],
     out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
     manuscripts: str | None = None,
-    looks: int = 1,
+    looks: str = "1",
 ) -> None:
     """Print the table."""
     rows = line_sets(data)
+    often: Looks = "auto" if looks == "auto" else int(looks)
     if manuscripts:
         for model in models:
-            recognizer = opened(model, looks)
+            recognizer = opened(model, often)
             print_manuscripts(recognizer, rows[f"seen {manuscripts}"])
         return
     groups = {name: [row for row in rows if row.startswith(name)] for name in ("arena", "seen", "french")}
     pooled = {f"{name}: all lines": [line for row in chosen for line in rows[row]] for name, chosen in groups.items()}
     found = {}
     for model in models:
-        recognizer, known = opened(model, looks), Automatic(knowledge_of_model(resolve(model)))
+        recognizer, known = opened(model, often), Automatic(knowledge_of_model(resolve(model)))
         scores = {name: cers(recognizer, known, lines) for name, lines in (rows | pooled).items()}
         for name, chosen in groups.items():
             means = {kind: float(np.mean([scores[row][kind] for row in chosen])) for kind in KINDS}
@@ -138,7 +141,7 @@ def main(
         cells = [f"{found[model][name][kind]:.2f}" for model in models for kind in KINDS]
         print(f"| {name} | {sizes[name]} | {' | '.join(cells)} |")
     timed = rows[groups["seen"][0]][:64]
-    times = [f"{milliseconds(opened(model, looks), timed):.0f}" + " | " * (len(KINDS) - 1) for model in models]
+    times = [f"{milliseconds(opened(model, often), timed):.0f}" + " | " * (len(KINDS) - 1) for model in models]
     print(f"| CPU milliseconds a line | {len(timed)} | {' | '.join(times)} |")
     if out:
         out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

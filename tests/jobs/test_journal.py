@@ -20,6 +20,7 @@ from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.jobs.journal import Journal, Row
 from fada.jobs.prepare import Chosen
+from fada.models.looks import Looks
 from fada.targets.target_set import TargetSet
 from tests.support.disks import files_up_to
 from tests.support.jobs import transcribe
@@ -30,8 +31,8 @@ class Stub:
 
     kind, rows, at_once, characters, letters, emits, looks = "seq2seq", 1, 1, "", None, False, 1
 
-    def use_looks(self, looks: int) -> None:
-        assert looks == 1
+    def use_looks(self, looks: Looks) -> None:
+        assert looks == "auto"
 
     def __init__(self, batches: Any = None) -> None:
         self.left = batches

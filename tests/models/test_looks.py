@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import fada
 from fada import load_recognizer
-from fada.decoding.emissions import Emissions
+from fada.decoding.emissions import Emissions, doubt
 from fada.errors import FadaError
-from fada.models.looks import LOOKS, seen, together
+from fada.models.looks import LOOKS, UNSURE, Looks, looked_at, seen, together
 from fada.models.registry import load_network
 from tests.support.commands import run_fada
 from tests.support.model_folders import wav2vec2_with_alphabet_folder
@@ -93,12 +93,49 @@ def test_commands_look_as_often_as_they_are_told_and_record_it(tmp_path: Path) -
     assert '"looks": "3"' in (tmp_path / "text.tsv.provenance.json").read_text("utf-8")
 
 
+@pytest.mark.parametrize(("unsure", "times"), [(0.0, 1), (UNSURE - 0.01, 1), (UNSURE + 0.01, len(LOOKS))])
+def test_a_line_is_looked_at_again_if_the_network_is_unsure_of_it(unsure: float, times: int) -> None:
+    images: list[np.ndarray] = []
+
+    def network(image: np.ndarray) -> np.ndarray:
+        images.append(image)
+        return np.log(np.tile([1 - unsure, max(unsure, 1e-30)], (5, 1)))
+
+    found = looked_at(np.full((40, 120), 255, np.uint8), "auto", network)
+    assert len(images) == times
+    np.testing.assert_allclose(found, network(images[0]), atol=1e-6)
+
+
+def test_lines_that_are_unsure_are_read_as_with_five_looks_and_the_others_as_with_one() -> None:
+    lines = image_lines(3)
+    recognizer = load_recognizer("medieval")
+    read: dict[Looks, list[np.ndarray]] = {}
+    looks: Looks
+    for looks in (1, 5, "auto"):
+        recognizer.use_looks(looks)
+        read[looks] = recognizer.emit(lines).log_probs
+    for once, often, auto in zip(read[1], read[5], read["auto"], strict=True):
+        np.testing.assert_array_equal(auto, often if doubt(once).mean() > UNSURE else once)
+
+
+def test_commands_look_again_where_they_are_unsure_unless_they_are_told(tmp_path: Path) -> None:
+    source = image_folder(tmp_path / "lines", 2)
+    run_fada("transcribe", source, "--out", tmp_path / "text.tsv")
+    assert '"looks": "auto"' in (tmp_path / "text.tsv.provenance.json").read_text("utf-8")
+    run_fada("transcribe", source, "--out", tmp_path / "once.tsv", "--looks", 1)
+    assert '"looks"' not in (tmp_path / "once.tsv.provenance.json").read_text("utf-8")
+    with pytest.raises(FadaError, match="expected a number from 1 to 5, or auto"):
+        run_fada("transcribe", source, "--looks", "often")
+
+
 def test_who_cannot_look_again_says_so(tmp_path: Path) -> None:
     for looks in (0, len(LOOKS) + 1):
         with pytest.raises(FadaError, match="expected 1 to 5"):
             load_recognizer("medieval").use_looks(looks)
     greek = load_recognizer("trocr-greek")
     greek.use_looks(1)
+    greek.use_looks("auto")
+    assert greek.looks == 1
     for blind in (greek, load_recognizer(wav2vec2_with_alphabet_folder(tmp_path))):
         with pytest.raises(FadaError, match="looks at a line once"):
             blind.use_looks(2)

@@ -6,7 +6,7 @@ import typer
 
 from fada.cli.options import SHARD, ClusterOptions, ReadingOptions, with_cluster, with_reading
 from fada.cli.output import echo
-from fada.cli.transcribe import BATCH, DEVICE, LOOKS, RESTART, THREADS, show_problems
+from fada.cli.transcribe import BATCH, DEVICE, LOOKS, RESTART, THREADS, looks_of, show_problems
 
 
 @with_reading()
@@ -19,7 +19,7 @@ def emit(
         ..., help="Images, folders, manifests, parquet, ALTO or PAGE files, audio: whatever `fada data inspect` reads."
     ),
     out: Path = typer.Option(..., "--out", "-o", help="The .npz file to write; symbols.json is written beside it."),
-    looks: int = LOOKS,
+    looks: str | None = LOOKS,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     device: str = DEVICE,
@@ -41,7 +41,7 @@ def emit(
     cluster, source = where.cluster(device), reading.given()
     device = device if cluster is None else "cpu"
     recognizer, lines = open_model(model, inputs, threads, device, **source, pages=part and part.owns)
-    recognizer.use_looks(looks)
+    recognizer.use_looks(looks_of(looks, device))
     job = Job(model_name=model, reading=source)
     summary = run(recognizer, lines, out, job, Execution(batch_size, restart, part, cluster))
     show_problems(summary.failed, summary.notes)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,16 +21,18 @@ from fada.cli.options import (
 from fada.cli.output import echo
 from fada.errors import FadaError, first_few
 
+if TYPE_CHECKING:
+    from fada.models.looks import Looks
+
 BATCH = typer.Option(8, "--batch-size", min=1, help="Lines per call of the network.")
 DEVICE = typer.Option(
     "cpu", "--device", help="cpu; cuda, mps or cuda:1 for models that torch runs; auto: a GPU if there is one."
 )
 LOOKS = typer.Option(
-    1,
+    None,
     "--looks",
-    min=1,
-    max=5,
-    help="Look at every line so often, each time a little differently, and take the mean: fewer errors, more time.",
+    help="Look at every line so often (1 to 5), each time a little differently, and take the mean: fewer errors, more "
+    "time; or auto: again only at lines that the network is unsure of. By default auto on a CPU, 1 elsewhere.",
 )
 RESTART = typer.Option(False, "--restart", help="Forget an unfinished job with the same output.")
 THREADS = typer.Option(None, "--threads", min=1, help="CPU threads of the network.")
@@ -58,7 +61,7 @@ def transcribe(
         "--format",
         help="same, alto, page, hocr, tei, pdf, txt, tsv, csv, jsonl, parquet or pairs; by default from --out.",
     ),
-    looks: int = LOOKS,
+    looks: str | None = LOOKS,
     batch_size: int = BATCH,
     threads: int | None = THREADS,
     device: str = DEVICE,
@@ -99,7 +102,7 @@ def transcribe(
     recognizer, lines = open_model(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )
-    recognizer.use_looks(looks)
+    recognizer.use_looks(looks_of(looks, device))
     wanted = decoding.wanted(known.told())
     if known.targets is not None:
         tell_untargeted(known.targets, lines)
@@ -127,6 +130,17 @@ def transcribe(
         raise typer.Exit(2)
     if lines.lost:
         raise typer.Exit(1)
+
+
+def looks_of(given: str | None, device: str) -> "Looks":
+    """How often to look at a line: `--looks`, or what suits the device."""
+    if given is None:
+        return "auto" if device == "cpu" else 1
+    if given == "auto":
+        return "auto"
+    if not given.isdecimal():
+        raise FadaError(f"--looks {given}: expected a number from 1 to 5, or auto.")
+    return int(given)
 
 
 def _beside(out: Path) -> Path:

@@ -32,6 +32,11 @@ _MUCH, _MOST_PACKED = 2**28, 100
 """Archives that unpack to more bytes than this must not be packed more tightly than this."""
 
 
+def doubt(scores: np.ndarray) -> np.ndarray:
+    """(frames,) the probability of every class but the best, from log-probabilities (frames, classes)."""
+    return 1 - np.exp(scores.max(axis=1))
+
+
 @dataclass(frozen=True)
 class Emissions:
     """Log-probabilities of lines, with what is known of them.

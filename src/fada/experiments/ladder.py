@@ -14,6 +14,7 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.distances import LAM
 from fada.errors import FadaError
+from fada.models.looks import Looks
 from fada.models.recognizer import Recognizer
 from fada.targets.target_set import TargetSet
 
@@ -42,7 +43,7 @@ class Rung:
     short: str
     knowing: Knowing = "nothing"
     corrected: int = 0
-    looks: int = 1
+    looks: Looks = 1
 
 
 RUNGS = (
@@ -52,6 +53,13 @@ RUNGS = (
     Rung("frequencies", "the language's character frequencies: prior correction", "frequencies", "frequencies"),
     Rung("text", "text in the language", "text", "language"),
     Rung("inferred", "**nothing given: the language inferred, its text**", "inferred", "inferred"),
+    Rung(
+        "inferred-again",
+        "**the same, and lines looked at again where the network is unsure: as `fada transcribe` reads**",
+        "as read",
+        "inferred",
+        looks="auto",
+    ),
     Rung("looks", "nothing, but every line looked at five times", "5 looks", looks=5),
     Rung("inferred-looks", "**the language inferred, its text; five looks**", "inferred, 5 looks", "inferred", looks=5),
     Rung("lines8", "8 corrected lines", "8 lines", corrected=8),
@@ -95,9 +103,9 @@ class Ladder:
 
     def __init__(self, recognizer: Recognizer, lines: Sequence[Line], known: Automatic) -> None:
         self.recognizer, self.lines, self.known = recognizer, lines, known
-        self._seen: dict[int, Emissions] = {}
+        self._seen: dict[Looks, Emissions] = {}
 
-    def seen(self, looks: int = 1) -> Emissions:
+    def seen(self, looks: Looks = 1) -> Emissions:
         """What the network makes of the lines."""
         if looks not in self._seen:
             self.recognizer.use_looks(looks)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
+from fada.decoding.emissions import doubt as doubt_of
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.lm import CharNgram
 from fada.errors import FadaError
@@ -80,7 +81,7 @@ def doubts(emissions: Emissions) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """
     decoder = CTCBeamDecoder(emissions.symbols, emissions.blank)
     texts = [decoder.greedy(scores).text for scores in emissions.log_probs]
-    doubt = np.array([float((1 - np.exp(scores.max(axis=1))).sum()) for scores in emissions.log_probs])
+    doubt = np.array([float(doubt_of(scores).sum()) for scores in emissions.log_probs])
     return doubt, np.array([max(len(text), 1) for text in texts]), texts
 
 

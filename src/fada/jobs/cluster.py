@@ -27,6 +27,7 @@ from fada.jobs.batches import document_of
 from fada.jobs.documents import Documents
 from fada.jobs.journal import Row, failed_row
 from fada.jobs.reader import Reader
+from fada.models.looks import Looks
 from fada.models.recognizer import Recognizer
 
 T = TypeVar("T")
@@ -267,7 +268,7 @@ def read_on(
 
 
 def _reading(
-    weights: Weights, knowledge: Knowledge, automatic: Automatic | None, looks: int, recognizer: Recognizer
+    weights: Weights, knowledge: Knowledge, automatic: Automatic | None, looks: Looks, recognizer: Recognizer
 ) -> Work:
     recognizer.use_looks(looks)
     reader = Reader(recognizer, weights, knowledge, automatic, {})
@@ -347,7 +348,8 @@ class _Pool:
             if batch is None:
                 self._load[actor] = 0
             else:
-                self._load[actor] -= 1
+                if actor in self._load:  # or it has died since, over a later batch
+                    self._load[actor] -= 1
                 self._undecided.discard(document_of(batch.lines[0]))
                 if self._documents is not None:
                     for row in found:

@@ -17,6 +17,7 @@ from fada.jobs.cluster import DIED, on_actors
 from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.shards import Share, anywhere
 from fada.jobs.transcribe import Execution, Job, Summary
+from fada.models.looks import Looks
 from fada.models.recognizer import Recognizer
 from fada.text.alphabet import Alphabet
 
@@ -87,7 +88,7 @@ def _emitted(
         yield batch, found or [(None, [line.id], f"{line.source or line.id}: {DIED}") for line in batch]
 
 
-def _emitting(batch_size: int, looks: int, recognizer: Any) -> Callable[[list[Line], Any], Found]:
+def _emitting(batch_size: int, looks: Looks, recognizer: Any) -> Callable[[list[Line], Any], Found]:
     recognizer.use_looks(looks)
 
     def emit_batch(batch: list[Line], decided: Any) -> Found:

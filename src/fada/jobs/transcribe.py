@@ -24,6 +24,7 @@ from fada.jobs.journal import Journal, Row, stamp_of
 from fada.jobs.reader import Reader
 from fada.jobs.shards import Shard, Share, anywhere
 from fada.models.folders import is_model_folder, resolve
+from fada.models.looks import Looks
 from fada.models.recognizer import Recognizer
 from fada.text.characters import OTHER, visible
 
@@ -84,7 +85,7 @@ class Job:
         given = None if self.automatic is None else self.automatic.given
         return self.knowledge if given is None else given
 
-    def record(self, source: str, looks: int) -> dict[str, Any]:
+    def record(self, source: str, looks: Looks) -> dict[str, Any]:
         """What the journal is of: lines of a source, looked at so often."""
         return {
             "model": self.model_name,
@@ -94,7 +95,7 @@ class Job:
             "source": source,
             "reading": {name: str(value) for name, value in self.reading.items() if value},
             "weights": self.weights.model_dump(),
-            **({"looks": looks} if looks > 1 else {}),
+            **({"looks": looks} if looks != 1 else {}),
         }
 
 
@@ -226,7 +227,7 @@ def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None,
     return notes
 
 
-def _provenance(job: Job, looks: int, tally: _Tally, documents: Documents | None) -> Provenance:
+def _provenance(job: Job, looks: Looks, tally: _Tally, documents: Documents | None) -> Provenance:
     """What made the output."""
     weights = job.weights if documents is None else documents.weights or job.weights
     details = {
@@ -235,7 +236,7 @@ def _provenance(job: Job, looks: int, tally: _Tally, documents: Documents | None
         **job.told,
         **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
         "beam": weights.beam,
-        "looks": looks if looks > 1 else None,
+        "looks": looks if looks != 1 else None,
     }
     lam = weights.lam if weights.guided else None
     return Provenance(model=job.model_name or None, target=job.targets_name, lam=lam, details=details)

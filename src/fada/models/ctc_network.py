@@ -103,7 +103,7 @@ class CTCNetwork(CTCRecognizer, Network):
 
     def _emitted(self, lines: Iterable[Line], batch_size: int) -> Iterator[tuple[Line, np.ndarray, str | None]]:
         """Every line with its log-probabilities and the domain that is told; in batches on a GPU, for one look."""
-        if self.model.device.type == "cpu" or self.looks > 1:
+        if self.model.device.type == "cpu" or self.looks != 1:
             yield from super()._emitted(lines, batch_size)
             return
         for batch, inputs in self.batches(lines, batch_size):

@@ -15,6 +15,7 @@ from fada.decoding.knowledge import Decoder, Knowledge
 from fada.decoding.search import Search
 from fada.decoding.weights import Weights
 from fada.errors import FadaError, needing
+from fada.models.looks import Looks
 from fada.text.alphabet import Alphabet
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Recognizer(ABC):
     tagging: Tagging = "none"
     rows: ClassVar[int] = 1
     encoder_is_frozen: bool = False
-    looks: int = 1
+    looks: Looks = 1
     most_looks: ClassVar[int] = 1
     folder: Path | None = None
 
@@ -103,12 +104,15 @@ class Recognizer(ABC):
     def use_threads(self, threads: int) -> None:
         """Work on so many threads; by default as many as there are cores for this process."""
 
-    def use_looks(self, looks: int) -> None:
-        """Look at every line so often, each time a little differently, and take the mean."""
+    def use_looks(self, looks: Looks) -> None:
+        """Look at every line so often, each time a little differently, and take the mean; auto: again where unsure."""
+        if looks == "auto":
+            self.looks = 1 if self.most_looks == 1 else looks
+            return
         if self.most_looks == 1 < looks:
             raise FadaError("this model looks at a line once: several looks are for C-RNN models. Leave --looks out.")
         if not 1 <= looks <= self.most_looks:
-            raise FadaError(f"{looks} looks at a line, expected 1 to {self.most_looks}.")
+            raise FadaError(f"{looks} looks at a line, expected 1 to {self.most_looks}, or auto.")
         self.looks = looks
 
     def freeze_encoder(self) -> None:
