@@ -124,7 +124,8 @@ class _Joining(nn.Module):
     Where frames (or positions) are independent given the input, the probability :math:`h_t(s)` that the text ends in s
     and its last class is the label of frame t, and :math:`b_t(s)`, that it ends in s and frame t is blank, follow from
     those of frame t - 1; a join of s with the class k is written at t with the probability
-    :math:`p_t(k) (b_{t-1}(s) + [k \ne last(s)] \, h_{t-1}(s))`. Exact, in one pass over time.
+    :math:`p_t(k) (b_{t-1}(s) + [k \ne last(s)] \, h_{t-1}(s))`. Exact: one pass over time finds the ends, of which a
+    longer one is reached from one that is shorter by a join; all joins are counted together after it.
 
     Args:
         joins: of the classes.
@@ -133,12 +134,16 @@ class _Joining(nn.Module):
     """
 
     last: Tensor
+    shorter: Tensor
     alone: Tensor
+    longer: Tensor
+    doubled: Tensor
+    kinds: Tensor
     before: Tensor
-    classes: Tensor
-    anew: Tensor
-    whole: Tensor
+    kind: Tensor
+    repeated: Tensor
     single: Tensor
+    parted: Tensor
     change: Tensor
 
     def __init__(self, joins: Sequence[Join], columns: Mapping[str, int], blank: int | None) -> None:
@@ -146,25 +151,33 @@ class _Joining(nn.Module):
         self.blank = blank
         ends = list(dict.fromkeys(join.before for join in joins))
         state = {end: i for i, end in enumerate(ends)}
+        kinds = sorted({join.joining for join in joins})
         other = columns.get(OTHER, -1)
         change = torch.zeros(len(joins), len(columns))
         for row, join in enumerate(joins):
             for character, amount in join.change.items():
                 change[row, columns.get(character, other)] += amount
-        whole = [
-            (row, state[after]) for row, join in enumerate(joins) if (after := (*join.before, join.joining)) in state
-        ]
+        reached = {(*join.before, join.joining) for join in joins}
         single = [(row, state[join.joining,]) for row, join in enumerate(joins) if (join.joining,) in state]
-        for name, values in {
+        parts: dict[str, list[int]] = {
             "last": [end[-1] for end in ends],
-            "alone": [len(end) == 1 for end in ends],
+            "shorter": [state.get(end[:-1], 0) for end in ends],
+            "doubled": [i for i, end in enumerate(ends) if blank is not None and end[-2:-1] == end[-1:]],
+            "kinds": kinds,
             "before": [state[join.before] for join in joins],
-            "classes": [join.joining for join in joins],
-            "anew": [join.joining != join.before[-1] or blank is None for join in joins],
-            "whole": whole or torch.zeros(0, 2, dtype=torch.long),
-            "single": single or torch.zeros(0, 2, dtype=torch.long),
-        }.items():
-            self.register_buffer(name, torch.as_tensor(values), persistent=False)
+            "kind": [kinds.index(join.joining) for join in joins],
+            "repeated": [i for i, join in enumerate(joins) if blank is not None and join.joining == join.before[-1]],
+            "single": [row for row, _ in single],
+            "parted": [end for _, end in single],
+        }
+        for name, values in parts.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.long), persistent=False)
+        flags: dict[str, list[bool]] = {
+            "alone": [len(end) == 1 for end in ends],
+            "longer": [end in reached for end in ends],
+        }
+        for name, told in flags.items():
+            self.register_buffer(name, torch.tensor(told, dtype=torch.float32)[:, None], persistent=False)
         self.register_buffer("change", change, persistent=False)
 
     def forward(self, probs: Tensor) -> Tensor:
@@ -176,25 +189,41 @@ class _Joining(nn.Module):
         Returns:
             (batch, characters).
         """
-        last, before, classes = self.last, self.before, self.classes
-        held = idle = probs.new_zeros(len(probs), len(last))
-        written = probs.new_zeros(len(probs), len(classes))
-        previous = torch.zeros_like(probs[:, 0])
-        for now in probs.unbind(1):
-            flow = now[:, classes] * (idle[:, before] + held[:, before] * self.anew)
-            written = written + flow
-            moved = torch.zeros_like(held).index_add(1, self.whole[:, 1], flow[:, self.whole[:, 0]])
-            moved = moved.index_add(1, self.single[:, 1], -flow[:, self.single[:, 0]])
-            label = now[:, last]
-            if self.blank is None:
-                held = moved + label * self.alone
-            else:
-                idle, held = (
-                    now[:, self.blank, None] * (idle + held),
-                    moved + label * held + label * (1 - previous[:, last]) * self.alone,
-                )
-            previous = now
-        return written @ self.change.to(written)
+        probs = probs.permute(1, 2, 0)  # (time, classes, batch)
+        label = probs.index_select(1, self.last)  # (time, ends, batch)
+        stays, pause = torch.zeros_like(label), torch.zeros_like(probs[:, :1])
+        if self.blank is not None:
+            stays, pause = label, probs[:, self.blank, None]
+        begun = label * self.alone * (1 - nn.functional.pad(stays[:-1], (0, 0, 0, 0, 1, 0)))
+        joined, kinds = label * self.longer, probs.index_select(1, self.kinds)
+        held = idle = torch.zeros_like(label[0])
+        holds, ends = [], []
+        for begins, joins, stay, rest, now in zip(begun, joined, stays, pause, kinds, strict=True):
+            end = idle + held
+            holds.append(held)
+            ends.append(end)
+            reach = end.index_select(0, self.shorter)
+            if len(self.doubled):
+                reach = reach.index_add(0, self.doubled, -held.index_select(0, self.shorter[self.doubled]))
+            moved = torch.addcmul(begins, joins, reach)
+            if len(self.single):
+                flow = self._written(end[None], held[None], now[None])
+                moved = moved.index_add(0, self.parted, -flow.index_select(0, self.single))
+            idle, held = rest * end, torch.addcmul(moved, stay, held)
+        return self._written(torch.stack(ends), torch.stack(holds), kinds).t() @ self.change.to(held)
+
+    def _written(self, ends: Tensor, holds: Tensor, kinds: Tensor) -> Tensor:
+        """(joins, batch) how often each join is written in all.
+
+        Args:
+            ends: (time, ends, batch) probability of each end before the frame.
+            holds: the same, and that its last class is the label of the frame before.
+            kinds: (time, kinds, batch) probability of each joining class at the frame.
+        """
+        pairs = torch.einsum("teb,tkb->ekb", ends, kinds).flatten(0, 1)
+        same = kinds.index_select(1, self.kind[self.repeated]) * holds.index_select(1, self.before[self.repeated])
+        written = pairs.index_select(0, self.before * kinds.shape[1] + self.kind)
+        return written.index_add(0, self.repeated, -same.sum(0))
 
 
 def expected_token_counts(logits: Tensor, labels: Tensor) -> Tensor:
