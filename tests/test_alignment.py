@@ -342,21 +342,32 @@ def test_a_certain_text_has_the_distance_that_decoding_gives_it(spaces: Literal[
 
 MARKED = ("", "e", "a", "\u0301", "\u0323", "é", " ")
 """Letters, marks that compose with them and with each other, and a letter that is composed already."""
+BEGUN_BY_A_MARK = ("", "e", "\u0301", "\u0301e", "ᄒ", "ᅡ", "ᆫᄒ")
+"""Classes that join the one before and end in a letter that the next may join."""
+MARKS_ALONE = ("", "\u0995", "\u09c7", "\u09be", "e", "\u0301")
+"""Marks that compose with each other."""
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(["NFC", "NFD", "none"]), st.integers(0, 5))
-def test_expected_counts_of_marks_equal_the_sum_over_all_paths(seed: int, form: str, length: int) -> None:
+@given(
+    st.sampled_from([MARKED, BEGUN_BY_A_MARK, MARKS_ALONE]),
+    st.integers(0, 10_000),
+    st.sampled_from(["NFC", "NFD", "none"]),
+    st.integers(0, 4),
+)
+def test_expected_counts_of_marks_equal_the_sum_over_all_paths(
+    symbols: tuple[str, ...], seed: int, form: str, length: int
+) -> None:
     normalizer = fada.TextNormalizer(form=form)  # type: ignore[arg-type]
-    targets = fada.TargetSet.from_texts({"x": ["éẹe a\u0301"]}, normalizer)
-    loss = AlignmentLoss.for_ctc(targets, MARKED)
-    scores = log_probs(seed, 1, 5, len(MARKED))
+    targets = fada.TargetSet.from_texts({"x": ["éẹe a\u0301", "한하", "\u0995\u09cb"]}, normalizer)
+    loss = AlignmentLoss.for_ctc(targets, symbols)
+    scores = log_probs(seed, 1, 5, len(symbols))
     probs = scores[0].exp().numpy()
     cells = [*targets.symbols, OTHER]
     expected = np.zeros(len(cells))
-    for path in product(range(len(MARKED)), repeat=length):
+    for path in product(range(len(symbols)), repeat=length):
         probability = np.prod([probs[t, c] for t, c in enumerate(path)])
-        for character in normalizer("".join(MARKED[label] for label, _ in groupby(path))):
+        for character in normalizer("".join(symbols[label] for label, _ in groupby(path))):
             expected[cells.index(character if character in cells else OTHER)] += probability
     found = loss.character_counts(scores, torch.tensor([length]))[0].numpy()
     if length < 4:  # a third mark on a letter that composes with the first alone is counted as if it stood alone

@@ -157,8 +157,12 @@ class _Joining(nn.Module):
         for row, join in enumerate(joins):
             for character, amount in join.change.items():
                 change[row, columns.get(character, other)] += amount
-        reached = {(*join.before, join.joining) for join in joins}
-        single = [(row, state[join.joining,]) for row, join in enumerate(joins) if (join.joining,) in state]
+        reached = {join.after for join in joins if len(join.after) > 1}
+        single = [
+            (row, state[join.joining,])
+            for row, join in enumerate(joins)
+            if len(join.after) > 1 and (join.joining,) in state
+        ]
         parts: dict[str, list[int]] = {
             "last": [end[-1] for end in ends],
             "shorter": [state.get(end[:-1], 0) for end in ends],

@@ -27,12 +27,15 @@ class Join:
     Attributes:
         before: the classes that the end of the text was written by, from the last one on that joined nothing.
         joining: the class that is written now.
+        after: the end of the text that follows: longer by this class, or this class alone, if it ends in a character of
+            its own, which joins nothing.
         change: by how much the count of each character differs from that of the classes counted one by one; empty
             where it matters only for what may follow.
     """
 
     before: tuple[int, ...]
     joining: int
+    after: tuple[int, ...]
     change: dict[str, int]
 
 
@@ -42,6 +45,7 @@ def joins_of(texts: Sequence[str], normalizer: TextNormalizer) -> list[Join]:
     if len(joining) * len(texts) > MOST_PAIRS:
         log.info("combining marks are counted by themselves: too many tokens (%d) for pairs of them", len(texts))
         return []
+    marks = {i for i in joining if all(map(joins_previous, texts[i]))}
     found: list[Join] = []
     ends: list[tuple[int, ...]] = [(i,) for i, text in enumerate(texts) if text]
     while ends:
@@ -52,10 +56,11 @@ def joins_of(texts: Sequence[str], normalizer: TextNormalizer) -> list[Join]:
                 change = Counter(normalizer.of_part(text + texts[i]))
                 change.subtract(normalizer.of_part(text))
                 change.subtract(normalizer.of_part(texts[i]))
-                found.append(Join(end, i, {c: n for c, n in change.items() if n}))
+                after = (*end, i) if i in marks else (i,)
+                found.append(Join(end, i, after, {c: n for c, n in change.items() if n}))
                 # A mark may compose over one that does not (é, a second acute, a dot below): seen for one such mark.
-                if found[-1].change or len(end) == 1:
-                    longer.append((*end, i))
+                if i in marks and (found[-1].change or len(end) == 1):
+                    longer.append(after)
         ends = longer
     needed = {join.before[:length] for join in found if join.change for length in range(1, len(join.before) + 1)}
-    return [join for join in found if join.change or (*join.before, join.joining) in needed]
+    return [join for join in found if join.change or (len(join.after) > 1 and join.after in needed)]
