@@ -6,7 +6,7 @@ import io
 import os
 import pkgutil
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import typer
 import typer.core
@@ -49,7 +49,7 @@ def _respelt(args: list[str], spellings: dict[str, str]) -> list[str]:
     from fada.cli.data import OutputFormat
 
     respelt: list[str] = []
-    formats: set[str] = set() if {"--format", "-f"} & {*args} else {str(one) for one in OutputFormat}
+    formats: set[str] = set() if {"--format", "-f"} & {*args} else {*get_args(OutputFormat)}
     for number, argument in enumerate(args):
         name, equals, value = argument.partition("=")
         new = spellings.get(name, name)
