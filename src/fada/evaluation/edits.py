@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,14 @@ from fada.text.normalizer import TextNormalizer
 
 Average = Literal["micro", "macro"]
 Units = Literal["codepoints", "graphemes"]
+
+
+class TextOptions(TypedDict, total=False):
+    """Arguments of functions that compare texts: `codepoints` by default, compared exactly."""
+
+    units: Units
+    normalization: str | Iterable[str] | None
+
 
 NORMALIZATIONS: dict[str, str] = {
     "nfc": "Unicode composition (implied by the others)",

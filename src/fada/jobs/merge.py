@@ -152,18 +152,11 @@ def _joined(found: Sequence[_Part], out: Path) -> Merged:
     if out.suffix:
         check_file(out)
     kind = out.suffix.lower()
-    if kind == ".npz":
-        _merge_emissions(found, out)
-    elif kind == ".json":
-        _merge_targets(found, out)
-    elif kind == ".parquet":
-        _merge_parquet(found, out)
-    elif kind in ROWS:
-        _merge_rows(found, out)
-    elif not kind:
-        _merge_folders(found, out)
-    else:
+    ways = {".npz": _merge_emissions, ".json": _merge_targets, ".parquet": _merge_parquet, "": _merge_folders}
+    ways |= dict.fromkeys(ROWS, _merge_rows)
+    if kind not in ways:
         raise FadaError(f"{out}: parts of the kind {kind} cannot be joined; tsv, csv, jsonl, txt, parquet, npz can.")
+    ways[kind](found, out)
     count, left_out = (sum(part.note.count for part in found), sum(len(part.left_out) for part in found))
     return Merged(len(found), count, left_out, found[0].note.unit)
 

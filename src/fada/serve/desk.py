@@ -188,10 +188,6 @@ class Desk:
         found = self.setting(f"alphabet:{model}") or {"symbols": [], "blank": 0}
         return tuple(found["symbols"]) or ("",), int(found["blank"])
 
-    def kind(self, model: str) -> str:
-        """`ctc` or `tokens`, as far as it is known."""
-        return str((self.setting(f"alphabet:{model}") or {}).get("kind", "ctc"))
-
     def chosen(self, document: int) -> Chosen:
         """What was chosen for a document."""
         return Chosen.of(json.loads(self.document(document)["knowledge"]))

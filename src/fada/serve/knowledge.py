@@ -172,11 +172,6 @@ class Known:
         return {"lam": usual.lam, "prior": usual.prior_weight, "lm": usual.lm_weight, "length": usual.length_bonus}
 
     @property
-    def lm(self) -> CharNgram | None:
-        """The language model."""
-        return self.knowledge.global_lm
-
-    @property
     def counted(self) -> CharDistribution | None:
         """The target as it was counted: of the domain, else of the document's own readings."""
         if self.chosen.domain is None:
@@ -199,7 +194,7 @@ class Known:
         plain = self.knowledge.decoder(Alphabet(tuple(symbols), blank)).replace(beam_size=self.beam)
         if self.chosen.domain is None:
             return Reader(plain, plain)
-        weights, target, lm = self.weights, self.target, self.lm
+        weights, target, lm = self.weights, self.target, self.knowledge.global_lm
         if lm is not None and self.knowledge.assumed is not None:
             lm = self.knowledge.lm_of("over", None)
         edited = target is not None and bool(self.chosen.targets)

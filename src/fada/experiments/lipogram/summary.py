@@ -18,29 +18,21 @@ from fada.experiments.lipogram.effects import Tuning
 from fada.experiments.lipogram.readability import words_of
 from fada.experiments.lipogram.story import Story, forbidden_characters, violating_words
 
-METRICS = (
-    "outputs",
-    "words",
-    "perplexity",
-    "flesch",
-    "distinct_1",
-    "distinct_2",
-    "repetition",
-    "unknown",
-    "length",
-    "complete",
-)
-_COLUMNS = {
+_HEADS = {
     "outputs": "outputs violating %",
     "words": "words violating %",
     "perplexity": "perplexity",
     "flesch": "Flesch",
+    "distinct_1": "",
     "distinct_2": "distinct-2 %",
     "repetition": "repetition %",
     "unknown": "unknown words %",
     "length": "words",
     "complete": "ends with a sentence %",
 }
+"""Figures of stories and what they are called in the tables, as far as they stand there."""
+METRICS = tuple(_HEADS)
+_COLUMNS = {name: head for name, head in _HEADS.items() if head}
 
 
 class Written(BaseModel, extra="forbid"):
