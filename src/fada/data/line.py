@@ -429,5 +429,4 @@ class Provenance:
         return "; ".join(f"{key}={value}" for key, value in self.settings().items())
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"tool": "fada", "version": self.version, "created": self.created, **self.settings()}

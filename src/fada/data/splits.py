@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from fada.common.settings import validated
 from fada.data.line import SPLIT_NAMES, SPLITS, Line, LineSet, Log, with_extra
@@ -46,10 +46,8 @@ class Splits:
         return texts
 
 
-class LineSources(Reading):
+class LineSources(Reading, extra="ignore"):
     """Where the lines of a training are, how they are read, and how they are divided."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     data: list[str] = Field(description="Sources of lines, as `fada.read_lines` takes them.")
     validation: list[str] | None = Field(

@@ -102,7 +102,6 @@ class Scores:
     distance: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
 
@@ -178,7 +177,6 @@ class Comparison:
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
     def rows(self, metric: str = "cer") -> list[Cells]:

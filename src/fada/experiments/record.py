@@ -210,7 +210,6 @@ class Made(_Record):
 
     @classmethod
     def now(cls, data: str = "", threads: int | None = None) -> "Made":
-        """As of this process."""
         libraries = {}
         for name in _LIBRARIES:
             try:

@@ -113,7 +113,6 @@ class Training:
 
     @cached_property
     def run(self) -> Run:
-        """What the training left."""
         return load_run(self.settings.out)
 
     @cached_property
@@ -187,7 +186,6 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Of the results."""
         return self.scope.results / self.name
 
     def rounds(self) -> list[list[int]]:

@@ -63,13 +63,11 @@ class _Places:
         return self.count
 
     def array(self, first: int = 0, count: int | None = None) -> np.ndarray:
-        """All of them, or some."""
         size = self.count - first if count is None else min(count, self.count - first)
         self.file.seek(self.start + 8 * first)
         return np.frombuffer(self.file.read(8 * size), dtype=np.int64)
 
     def each(self, at_a_time: int) -> Iterator[int]:
-        """One by one."""
         for first in range(0, self.count, at_a_time):
             yield from self.array(first, at_a_time).tolist()
 
@@ -112,7 +110,6 @@ class _Part:
 
     @property
     def record(self) -> Path:
-        """What made it."""
         return self.path / RECORD if self.path.is_dir() else self.path.with_name(f"{self.path.name}.{RECORD}")
 
 

@@ -228,7 +228,6 @@ def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None,
 
 
 def _provenance(job: Job, looks: Looks, tally: _Tally, documents: Documents | None) -> Provenance:
-    """What made the output."""
     weights = job.weights if documents is None else documents.weights or job.weights
     details = {
         "domains": ", ".join(sorted(tally.domains)) or None,

@@ -263,7 +263,6 @@ class CRNNRecognizer(CTCNetwork):
         return {**inputs, "labels": padded_labels(labels)}
 
     def write(self, folder: Path) -> None:
-        """Write the network and its processor."""
         self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
 

@@ -52,7 +52,6 @@ class ResultRow:
 
     @property
     def label(self) -> str:
-        """What the system is called."""
         return self.contender.label
 
     @property
@@ -137,7 +136,6 @@ class View:
 
 
 def view(number: int, data_set: DataSet, listed: LineList, scoring: Scoring) -> View:
-    """Compute it."""
     evaluations = {c.label: c.evaluation(scoring) for c in data_set.contenders}
     differences = data_set.differences(scoring)
     pairing = Pairing.of(data_set.before, data_set.after)

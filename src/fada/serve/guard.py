@@ -61,7 +61,6 @@ class Measured:
     refused: int = 0
 
     def add(self, method: str, status: int, seconds: float) -> None:
-        """A request that was answered."""
         self.statuses[method, status] += 1
         self.count += 1
         self.seconds += seconds
@@ -103,7 +102,6 @@ class Guard:
         self.measured = Measured()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})

@@ -50,7 +50,6 @@ class Candidates:
 
     @cached_property
     def found(self) -> dict[str, Knowledge]:
-        """By name."""
         own = knowledge_of_model(self.folder)
         if not own and self.stored is not None:
             own = _by_domain(self.stored.knowledge)
@@ -220,4 +219,5 @@ def looked_at(chosen: Chosen, model: str, symbols: Sequence[str], blank: int, li
         return chosen
     found = infer(Alphabet(tuple(symbols), blank), lines, candidates_of(model).found)
     pairs = [[n, round(p, 3)] for n, p in zip(found.names, found.probabilities, strict=True) if p >= 0.05]
-    return replace(chosen, inferred=pairs if found.fits else [], certainty=round(certainty_of(lines), 4))
+    told = {"inferred": pairs if found.fits else [], "certainty": round(certainty_of(lines), 4)}
+    return chosen.model_copy(update=told)

@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -61,24 +61,19 @@ class Format:
     needs_image: bool = False
     package: str | None = None
 
-    @cached_property
-    def _module(self) -> Any:
-        return importlib.import_module(self.home) if isinstance(self.home, str) else self.home
-
     @property
     def open(self) -> Opener:
-        """The function that reads it."""
         return self._function("open", "read")
 
     @property
     def write(self) -> Writer:
-        """The function that writes it."""
         return self._function("write", "written")
 
     def _function(self, name: str, done: str) -> Any:
-        if not hasattr(self._module, name):
+        module = importlib.import_module(self.home) if isinstance(self.home, str) else self.home
+        if not hasattr(module, name):
             raise FadaError(f"the format {self.name} cannot be {done}.")
-        return getattr(self._module, name)
+        return getattr(module, name)
 
     def is_folder(self, destination: Path) -> bool:
         """Whether it is written as a folder of files rather than as one file."""
