@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -318,11 +318,6 @@ def column_names(own: Collection[str], further: Collection[str]) -> dict[str, st
         names[name] = new
         taken.add(new)
     return names
-
-
-def with_extra(line: Line, **columns: Any) -> Line:
-    """The line with further columns."""
-    return replace(line, extra={**line.extra, **columns})
 
 
 # --- what was recognised ----------------------------------------------------------------------------------------------

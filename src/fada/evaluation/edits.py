@@ -190,7 +190,8 @@ def score_lines(
     """Align every pair of texts; insertions are characters that only the hypothesis has."""
     check_pairs(references, hypotheses)
     prepare = text_preparation(normalization)
-    split = _splitter(units)
+    check_choice("units", units, Units)
+    split = None if units == "codepoints" else clusters_of
     parts = []
     for start in range(0, len(references), _CHUNK):
         ref_texts = [prepare(text) for text in references[start : start + _CHUNK]]
@@ -263,11 +264,6 @@ def _substitutions(
         operations = Levenshtein.editops(references[i], hypotheses[i]).as_list()
         result[i] = sum(operation[0] == "replace" for operation in operations)
     return result
-
-
-def _splitter(units: Units) -> Callable[[str], Sequence[str]] | None:
-    check_choice("units", units, Units)
-    return None if units == "codepoints" else clusters_of
 
 
 @lru_cache(maxsize=1)

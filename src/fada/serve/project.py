@@ -131,9 +131,8 @@ class Project:
         return str(own) if own.parent == self.folder / "models" and own.is_dir() else name
 
     def forget(self, document: int) -> None:
-        shutil.rmtree(self.source(document), ignore_errors=True)
-        shutil.rmtree(self.folder / "emissions" / str(document), ignore_errors=True)
-        shutil.rmtree(self.folder / "cache" / str(document), ignore_errors=True)
+        for kind in ("documents", "emissions", "cache"):
+            shutil.rmtree(self.folder / kind / str(document), ignore_errors=True)
 
     def close(self) -> None:
         """Write what is waiting; others may open the folder."""
