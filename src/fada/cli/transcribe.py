@@ -98,9 +98,10 @@ def transcribe(
     cluster = where.cluster(device)
     source = reading.given()
     streamed = out is None or is_stream(out)
-    whole = Path(os.path.abspath(part.part(out) if part and out else out or "."))
-    # Where a job keeps the pages of PDFs and what was found on photographs, until it is finished.
-    kept = None if streamed else whole.with_name(f".{whole.name}.pages")
+    kept = None
+    if out is not None and not streamed:  # for pages of PDFs and what is found on photographs, until it is finished
+        whole = Path(os.path.abspath(part.part(out) if part else out))
+        kept = whole.with_name(f".{whole.name}.pages")
     recognizer, lines = open_model(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )

@@ -129,9 +129,8 @@ class Documents:
                 "another language or script, choose a model of it; a text in the language helps (--text)"
             )
         given, texts = self.automatic.given, _texts(rows)
-        usual = None if given is None else given.about.bits
-        bits = _bits_under(given.global_lm, texts) if given and given.global_lm and texts else None
-        if usual is not None and bits is not None and bits > SLACK * usual:
+        model, usual = (None, None) if given is None else (given.global_lm, given.about.bits)
+        if usual is not None and model is not None and texts and (bits := _bits_under(model, texts)) > SLACK * usual:
             notes.append(
                 f"the lines read unlike the text they were read with: {bits:.1f} bits for a character, {usual:.1f} for "
                 "text of its own kind. Is it of their language?"

@@ -86,7 +86,7 @@ def ablation_table(runs: Sequence[Run]) -> Table | None:
         return None
     rows = []
     for (dataset, model), found in results.items():
-        cers = {method: over_seeds(runs)["all"]["cer"].mean for method, runs in found.items()}
+        cers = {method: over_seeds(seeds)["all"]["cer"].mean for method, seeds in found.items()}
         standard = cers["Standard"]
         cells = [
             Cell(mean_sem([100 * (cers[m] - standard) / standard if standard > 0 else 0.0]), signed=True)
