@@ -46,7 +46,7 @@ class Splits:
         return texts
 
 
-class LineSources(Reading, extra="ignore"):
+class LineSources(Reading, extra="ignore", frozen=True):
     """Where the lines of a training are, how they are read, and how they are divided."""
 
     data: list[str] = Field(description="Sources of lines, as `fada.read_lines` takes them.")

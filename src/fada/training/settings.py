@@ -19,7 +19,7 @@ from fada.runs.run import Run
 _FREE = {"data", "validation", "test", "out", "resume", "device", "threads", "save_steps", "encoder_cache"}
 
 
-class TrainSettings(LineSources, extra="forbid", protected_namespaces=()):
+class TrainSettings(LineSources, extra="forbid", frozen=True, protected_namespaces=()):
     """Settings of one run. Unknown keys are refused."""
 
     targets: str | None = Field(None, description="Target file; counted on the training text by default.")
