@@ -39,7 +39,7 @@ test-lowest:
 	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check --no-deps $(TORCH)
 	$(LOWEST)/bin/python -m pip install -q --disable-pip-version-check uv
 	$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct "$(firstword $(TORCH))" \
-	  "typer-slim>=0.18,<0.22" -e ".[all,dev]"
+	  "typer-slim>=0.19,<0.22" -e ".[all,dev]"
 	$(LOWEST)/bin/python -m pytest $(TWO) -m "not slow and not browser" $(TESTS)
 
 # The README's first screen where nothing but the plain wheel is installed, in a place of its own.

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fada
+from fada.data.images import pad_batch
 from fada.data.line import Line
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
@@ -215,7 +216,7 @@ def test_the_processor_reads_images_and_arrays_alike() -> None:
     processor = CRNNProcessor(["", "a"])
     image = drawn_line("aaa")
     np.testing.assert_array_equal(processor.image(image), processor.image(np.asarray(image)))
-    pixels, _ = processor.batch([processor.image(image)])
+    pixels, _ = pad_batch([processor.image(image)])
     assert pixels.shape[2] == CRNNConfig().height
 
 

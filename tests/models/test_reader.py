@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from fada.data.images import pad_batch
 from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.crnn import CRNNRecognizer
@@ -98,7 +99,7 @@ def test_the_onnx_file_is_sound_and_reads_the_same(stored: Path, tmp_path: Path)
     assert tuple(json.loads(about["symbols"])) == reader.symbols
     session = onnxruntime.InferenceSession(tmp_path / "line.onnx")
     [line] = image_lines(1)
-    pixels, _ = reader.processor.batch([reader.prepare(line)])
+    pixels, _ = pad_batch([reader.prepare(line)])
     width = reader.prepare(line).shape[1]
     np.testing.assert_array_equal(session.run(None, {"pixels": pixels[..., :width]})[0], reader.scores(line))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +214,7 @@ def test_of_two_who_change_the_knowledge_at_once_the_later_is_told(client: Any, 
         assert {one["character"] for one in told["targets"] if one["edited"]} == forbidden
         assert told["version"] == first["version"]
     desk = client.desk  # what the machine finds out loses nothing that was chosen, and is no change of the version
-    desk.alter_knowledge(page["document"], lambda now: replace(now, inferred=[["la", 1.0]]))
+    desk.alter_knowledge(page["document"], lambda now: now.model_copy(update={"inferred": [["la", 1.0]]}))
     assert client.get(address).json()["version"] == first["version"]
     weighed = client.put(address, json={"version": first["version"], "weights": {"lam": 0.5}}).json()["knowledge"]
     assert {one["character"] for one in weighed["targets"] if one["edited"]} == forbidden

@@ -6,7 +6,7 @@ import io
 import os
 import pkgutil
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import typer
 import typer.core
@@ -49,7 +49,7 @@ def _respelt(args: list[str], spellings: dict[str, str]) -> list[str]:
     from fada.cli.data import OutputFormat
 
     respelt: list[str] = []
-    formats: set[str] = set() if {"--format", "-f"} & {*args} else {str(one) for one in OutputFormat}
+    formats: set[str] = set() if {"--format", "-f"} & {*args} else {*get_args(OutputFormat)}
     for number, argument in enumerate(args):
         name, equals, value = argument.partition("=")
         new = spellings.get(name, name)
@@ -134,13 +134,6 @@ for _name in sorted({module.name for module in pkgutil.iter_modules(__path__)} -
         app.command(_name)(getattr(_module, _name))
 
 
-def _write_any_character() -> None:
-    """Output is UTF-8 in files and pipes; a terminal shows a question mark for what it cannot show."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
-
-
 def _told(error: BaseException) -> tuple[str, int] | None:
     """The sentence and the exit code for what the user's files, disk or installation did; None for a fault of ours."""
     from fada.common.files import full_place, is_full
@@ -201,7 +194,9 @@ def _about_files(error: OSError) -> tuple[str, int] | None:
 
 def main() -> None:
     """Entry point: 0 done, 1 our fault or a full disk, 2 the user's to mend, 3 a threshold missed, 128 + signal."""
-    _write_any_character()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in files and pipes; a terminal shows ? for what it cannot show
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
     if not os.environ.get("COLUMNS", "1").isdecimal() or os.environ.get("COLUMNS") == "0":
         del os.environ["COLUMNS"]  # rich would print nothing
     try:

@@ -1,8 +1,7 @@
 """`fada data`: look at lines, convert them, get the published sets."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -16,21 +15,10 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, help="Look at lines of text, convert them, get the published sets.")
 
 
-class OutputFormat(StrEnum):
-    """What lines can be written as."""
-
-    PARQUET = "parquet"
-    PAIRS = "pairs"
-    ALTO = "alto"
-    PAGE = "page"
-    HOCR = "hocr"
-    TEI = "tei"
-    PDF = "pdf"
-    TXT = "txt"
-    TSV = "tsv"
-    CSV = "csv"
-    JSONL = "jsonl"
-
+OutputFormat: TypeAlias = Literal[
+    "parquet", "pairs", "alto", "page", "hocr", "tei", "pdf", "txt", "tsv", "csv", "jsonl"
+]
+"""What lines can be written as."""
 
 Source = Annotated[
     list[str],

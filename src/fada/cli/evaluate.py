@@ -11,8 +11,8 @@ from fada.errors import FadaError
 
 if TYPE_CHECKING:
     from fada.common.tables import Cells
+    from fada.evaluation.edits import TextOptions
     from fada.evaluation.predictions import Systems
-    from fada.evaluation.scores import TextOptions
     from fada.evaluation.systems import SystemsEvaluation
 
 Lists: TypeAlias = "dict[str, dict[str, list[Cells]]]"

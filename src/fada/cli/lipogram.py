@@ -1,31 +1,13 @@
 """`fada lipogram`: language models that mind their letters."""
 
-from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import typer
 
 from fada.cli.options import affordable
 from fada.cli.output import AS_CSV, AS_JSON, chosen_format, print_rows
 from fada.errors import FadaError
-
-
-class ModeName(StrEnum):
-    """How a story is written."""
-
-    PLAIN = "plain"
-    SOFT = "soft"
-    HARD = "hard"
-    BOTH = "soft+hard"
-
-
-class StyleName(StrEnum):
-    """What the model is told."""
-
-    JSON = "json"
-    SHORT = "short"
-    CONTINUE = "continue"
-
 
 MODEL = typer.Option(
     None, "--model", "-m", help="smollm2 (the default), a model folder, a GGUF file, or a name on the hub."
@@ -37,7 +19,9 @@ def lipogram(
     forbid: str = typer.Option("e", "--forbid", "--forbidden", "-f", help="Letters not to be used, such as e or a,e."),
     topic: list[str] = typer.Option([], "--topic", "-t", help="What the story is about; may be repeated."),
     topics: Path | None = typer.Option(None, "--topics", help="File with one topic on each line."),
-    mode: ModeName = typer.Option(ModeName.HARD, "--mode", help="Guidance (soft), mask (hard), both, or neither."),
+    mode: Literal["plain", "soft", "hard", "soft+hard"] = typer.Option(
+        "hard", "--mode", help="Guidance (soft), mask (hard), both, or neither."
+    ),
     accents: bool = typer.Option(False, "--accents", help="Forbid the accented forms too (é with e)."),
     lam: float = typer.Option(0.5, "--lam", help="Weight of the model against the target, above 0 up to 1."),
     scale: float | None = typer.Option(None, "--scale", help="Factor of the distance; if not given, by mode."),
@@ -46,8 +30,8 @@ def lipogram(
     temperature: float = typer.Option(0.7, "--temperature", min=0.01, help="Of sampling."),
     seed: int = typer.Option(0, "--seed", help="Of sampling."),
     tokens: int = typer.Option(120, "--tokens", min=4, help="Longest story, in tokens."),
-    style: StyleName = typer.Option(
-        StyleName.SHORT, "--style", help="A long prompt like the paper's (json), a short one, or none."
+    style: Literal["json", "short", "continue"] = typer.Option(
+        "short", "--style", help="A long prompt like the paper's (json), a short one, or none."
     ),
     language: str = typer.Option("en", "--language", help="Of the words that the masked modes may write, such as fr."),
     recipe: Path | None = typer.Option(None, "--recipe", help="Run the experiment that this YAML file describes."),
@@ -97,13 +81,13 @@ def lipogram(
         temperature=temperature,
         max_new_tokens=tokens,
         min_new_tokens=min(40, tokens),
-        style=style.value,
+        style=style,
         language=language,
     )
     letters = "".join(sorted(forbidden_characters(forbid)))
-    stories, _ = writer.write(chosen, forbidden, mode.value, seed=seed, letters=letters)
+    stories, _ = writer.write(chosen, forbidden, mode, seed=seed, letters=letters)
     rows = [
         {"topic": s.topic, "story": s.text, "violating words": " ".join(violating_words(s.text, forbidden)) or "none"}
         for s in stories
     ]
-    print_rows(rows, f"without {' '.join(letters)}, {mode.value}", output)
+    print_rows(rows, f"without {' '.join(letters)}, {mode}", output)

@@ -2,16 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
 from fada.cli.options import JOBS, NO_JOBS, ClusterOptions, with_cluster
 from fada.cli.output import echo
 from fada.errors import FadaError, Interrupted
-
-if TYPE_CHECKING:
-    from fada.experiments.arena import Arena
 
 
 @with_cluster(*NO_JOBS)
@@ -65,7 +62,13 @@ def reproduce(
     models = [folder / "models" for folder in (Path(data), Path(data).resolve().parent)] if data else []
     try:
         if name == "unseen":
-            arena = arena_of(data, results, runs, seed, manuscript)
+            from fada.experiments.arena import Arena
+
+            if data is None:
+                raise FadaError(
+                    "the lines of the unseen manuscripts are not in the package: give the folder latin_script (--data)."
+                )
+            arena = Arena(Path(data), results, runs, seeds=seed or (0, 1, 2), only=manuscript or ())
             with where.workers(runs, jobs) as workers:
                 several = Processes(workers) if isinstance(workers, int) else workers
                 echo((replace(arena, workers=several).run() / "table.md").read_text(encoding="utf-8"))
@@ -83,16 +86,3 @@ def reproduce(
         raise Interrupted("stopped; what is done is kept. The same command goes on from here.", stop.code) from None
     echo((folder / "table.md").read_text(encoding="utf-8"))
     echo(f"results: {folder}")
-
-
-def arena_of(
-    data: str | None, results: Path, runs: Path, seeds: list[int] | None, manuscripts: list[str] | None
-) -> "Arena":
-    """Every rung of the ladder on the manuscripts of the arena."""
-    from fada.experiments.arena import Arena
-
-    if data is None:
-        raise FadaError(
-            "the lines of the unseen manuscripts are not in the package: give the folder latin_script (--data)."
-        )
-    return Arena(Path(data), results, runs, seeds=seeds or (0, 1, 2), only=manuscripts or ())

@@ -1,7 +1,7 @@
 """`fada segment`: the lines of a page, as ALTO or PAGE."""
 
-from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import typer
 
@@ -9,17 +9,10 @@ from fada.cli.options import SHARD
 from fada.cli.output import echo
 
 
-class PageFormat(StrEnum):
-    """What is written for a page."""
-
-    ALTO = "alto"
-    PAGE = "page"
-
-
 def segment(
     pages: list[Path] = typer.Argument(help="Page images, TIFFs of many pages, PDFs, folders, IIIF manifests."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for the ALTO or PAGE files and the images they are of."),
-    format: PageFormat = typer.Option(PageFormat.ALTO, "--format", help="What to write."),
+    format: Literal["alto", "page"] = typer.Option("alto", "--format", help="What to write."),
     draw: bool = typer.Option(False, "--draw", help="Also write a picture of each page with its lines numbered."),
     right_to_left: bool = typer.Option(False, "--right-to-left", help="Lines and columns run from right to left."),
     segmenter: str = typer.Option(
@@ -40,7 +33,7 @@ def segment(
     done = segment_pages(
         pages,
         out,
-        format=format.value,
+        format=format,
         draw=draw,
         right_to_left=right_to_left,
         segmenter=segmenter,

@@ -182,7 +182,8 @@ def edit(
     if mix:
         if not name:
             raise FadaError("--mix makes a new domain: name it with --as.")
-        targets = targets.with_domain(name, targets.mix(_weights(mix)))
+        weights = _numbers(mix.split(","), ":", "--mix", "domains and weights, as in 13:0.7,14:0.3")
+        targets = targets.with_domain(name, targets.mix(weights))
         chosen, name = domain or [name], None
     if name and len(chosen) > 1:
         raise FadaError(
@@ -288,11 +289,6 @@ def _assignments(pairs: list[str], option: str) -> dict[str, float]:
 
     named = _numbers(pairs, "=", option, "a character and a number, as in e=0.5")
     return {from_visible(name): number for name, number in named.items()}
-
-
-def _weights(mix: str) -> dict[str, float]:
-    """``"13:0.7,14:0.3"`` as domains and weights."""
-    return _numbers(mix.split(","), ":", "--mix", "domains and weights, as in 13:0.7,14:0.3")
 
 
 def _numbers(pairs: list[str], separator: str, option: str, expected: str) -> dict[str, float]:

@@ -98,7 +98,10 @@ def transcribe(
     cluster = where.cluster(device)
     source = reading.given()
     streamed = out is None or is_stream(out)
-    kept = None if out is None or streamed else _beside(part.part(out) if part else out)
+    kept = None
+    if out is not None and not streamed:  # for pages of PDFs and what is found on photographs, until it is finished
+        whole = Path(os.path.abspath(part.part(out) if part else out))
+        kept = whole.with_name(f".{whole.name}.pages")
     recognizer, lines = open_model(
         model, inputs, threads, device if cluster is None else "cpu", kept, **source, pages=part and part.owns
     )
@@ -141,12 +144,6 @@ def looks_of(given: str | None, device: str) -> "Looks":
     if not given.isdecimal():
         raise FadaError(f"--looks {given}: expected a number from 1 to 5, or auto.")
     return int(given)
-
-
-def _beside(out: Path) -> Path:
-    """Where a job keeps the pages of PDFs and what was found on photographs, until it is finished."""
-    whole = Path(os.path.abspath(out))
-    return whole.with_name(f".{whole.name}.pages")
 
 
 def _model_and_inputs(given: list[str], default: str) -> tuple[str, list[str]]:

@@ -228,8 +228,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
 def check_file(path: str | os.PathLike[str]) -> None:
     """Refuse a file that could not be written, before any work is done; nothing is created."""
     _refuse_folder(path)
-    if not is_stream(path):
-        check_writable(Path(os.path.realpath(path)).parent)
+    check_place(path)
 
 
 def _refuse_folder(path: str | os.PathLike[str]) -> None:

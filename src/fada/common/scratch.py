@@ -23,7 +23,6 @@ class Waiting(Generic[T]):
         self._file, self._count = file, 0
 
     def add(self, item: T) -> None:
-        """One more."""
         pickle.dump(item, self._file)
         self._count += 1
 

@@ -33,7 +33,6 @@ class Processes:
     count: int = 1
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """See :class:`Workers`."""
         if self.count == 1 or len(items) < 2:
             yield from map(work, items)
             return

@@ -37,18 +37,19 @@ def load_audio(
     Raises:
         FadaError: the recording is missing, empty, broken, or too long.
     """
-    where = where or _name(source)
+    where = where or (str(source) if isinstance(source, str | os.PathLike) else "recording")
     with _opened(source, where) as sound:
         seconds = sound.frames / sound.samplerate
         if max_seconds is not None and seconds > max_seconds:
             raise FadaError(
                 f"{where}: the recording is {seconds:.1f} s long, expected at most {max_seconds:g} s. Cut it at pauses."
             )
-        return _resampled(_read(sound, sound.frames, where), sound.samplerate, rate)
-
-
-def _name(source: AudioSource) -> str:
-    return str(source) if isinstance(source, str | os.PathLike) else "recording"
+        samples = _read(sound, sound.frames, where)
+        if sound.samplerate == rate:
+            return samples
+    with needing("soxr", "audio", f"Changing the sampling rate from {sound.samplerate} to {rate}"):
+        import soxr
+    return np.clip(soxr.resample(samples, sound.samplerate, rate), -1.0, 1.0).astype(np.float32)
 
 
 @contextmanager
@@ -91,11 +92,3 @@ def _read(sound: Any, frames: int, where: str) -> np.ndarray:
     if not np.isfinite(samples).all():
         raise FadaError(f"{where}: the recording has samples that are not numbers. Export it again.")
     return np.clip(samples, -1.0, 1.0)
-
-
-def _resampled(samples: np.ndarray, native: int, rate: int) -> np.ndarray:
-    if native == rate:
-        return samples
-    with needing("soxr", "audio", f"Changing the sampling rate from {native} to {rate}"):
-        import soxr
-    return np.clip(soxr.resample(samples, native, rate), -1.0, 1.0).astype(np.float32)

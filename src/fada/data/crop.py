@@ -77,7 +77,7 @@ class PageCrop:
     def load(self, *, colours: bool = False) -> "Image.Image":
         """The line in grey, or in its colours; what lies outside its outline is filled with the paper's tone inside."""
         changed = self.page.stat().st_mtime_ns if self.page.exists() else 0
-        return self.cut((_load_colours if colours else _load_page)(self.page, changed, self.upright))
+        return self.cut(_load_page(self.page, changed, self.upright, colours))
 
     def cut(self, page: "Image.Image") -> "Image.Image":
         """The line out of its page, as :meth:`load` gives it."""
@@ -103,17 +103,10 @@ class PageCrop:
 
 
 @lru_cache(maxsize=2)
-def _load_page(path: Path, changed: int, upright: bool) -> "Image.Image":
-    from fada.data.images import load_line_image
+def _load_page(path: Path, changed: int, upright: bool, colours: bool) -> "Image.Image":
+    from fada.data.images import load_line_image, load_upright
 
-    return load_line_image(path, upright=upright)
-
-
-@lru_cache(maxsize=2)
-def _load_colours(path: Path, changed: int, upright: bool) -> "Image.Image":
-    from fada.data.images import load_upright
-
-    return load_upright(path, upright=upright)[0]
+    return load_upright(path, upright=upright)[0] if colours else load_line_image(path, upright=upright)
 
 
 def area(polygon: Sequence[Point]) -> float:

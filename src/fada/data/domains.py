@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +25,9 @@ STRUCTURE_FOLDERS = frozenset({*XML_FOLDERS, "images", "img", "xml", "data", "li
 
 Rule: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
 """Gives the domain from a path (relative to the base folder, with forward slashes) and the line's further columns."""
+
+_Found: TypeAlias = Callable[[str, Mapping[str, Any], str], Any]
+"""A :data:`Rule` that is told where the source is, too."""
 
 Spec: TypeAlias = str | os.PathLike[str] | Mapping[str, str] | Rule
 """How a rule is written: `folder`, `folder:LEVEL`, `file`, a table (mapping, CSV, TSV or JSON file), a regular
@@ -63,8 +66,8 @@ class DomainRule:
     column: str | None = None
     rule: Spec | None = None
     otherwise: Spec | None = None
-    _first: Rule | None = field(init=False, repr=False, compare=False)
-    _last: Rule | None = field(init=False, repr=False, compare=False)
+    _first: _Found | None = field(init=False, repr=False, compare=False)
+    _last: _Found | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_first", _rule(self.rule))
@@ -88,21 +91,19 @@ class DomainRule:
             return self.given
         found = domain_name(value) if self.column is not None else None
         if found is None and self._first is not None:
-            found = self._by(self._first, path, extra, source)
+            found = domain_name(self._first(path, extra, source))
         if found is None:
             found = domain_name(value)
         if found is None and value is None and self._first is None and self._last is not None:
-            found = self._by(self._last, path, extra, source)
+            found = domain_name(self._last(path, extra, source))
         return found
 
-    @staticmethod
-    def _by(rule: Rule, path: str, extra: Mapping[str, Any], source: str) -> str | None:
-        return domain_name(rule.of(path, source) if isinstance(rule, _Folder | _Pattern) else rule(path, extra))
 
-
-def _rule(spec: Spec | None) -> Rule | None:
-    if spec is None or callable(spec):
-        return spec
+def _rule(spec: Spec | None) -> _Found | None:
+    if spec is None:
+        return None
+    if callable(spec):
+        return lambda path, extra, source: spec(path, extra)
     if isinstance(spec, Mapping):
         return _by_table(spec)
     text = os.fspath(spec)
@@ -110,7 +111,7 @@ def _rule(spec: Spec | None) -> Rule | None:
         level = int(found[1] or 1)
         if level == 0:
             raise FadaError("domain_from='folder:0': levels count from 1, the first below the source, or from -1.")
-        return _Folder(level)
+        return partial(_by_folder, level)
     if text == "file":
         return _by_file
     if text.lower().endswith((".csv", ".tsv", ".json", ".jsonl", ".parquet")):
@@ -122,34 +123,19 @@ def _rule(spec: Spec | None) -> Rule | None:
             f"domain_from={text!r} is not 'folder', 'folder:LEVEL', 'file', a table (.csv, .tsv, .json) or a regular "
             f"expression: {error}."
         ) from None
-    return _Pattern(pattern)
+    return partial(_by_pattern, pattern)
 
 
-@dataclass(frozen=True)
-class _Pattern:
-    pattern: re.Pattern[str]
-
-    def __call__(self, path: str, extra: Mapping[str, Any]) -> str | None:
-        return self.of(path, "")
-
-    def of(self, path: str, source: str) -> str | None:
-        """What the pattern finds in the path below the source, else in the whole path."""
-        pattern = self.pattern
-        found = pattern.search(path) or (pattern.search(f"{source}/{path}".replace(os.sep, "/")) if source else None)
-        if not found:
-            return None
-        return found["domain"] if "domain" in pattern.groupindex else found[1] if pattern.groups else found[0]
+def _by_pattern(pattern: re.Pattern[str], path: str, extra: Mapping[str, Any], source: str) -> str | None:
+    """What the pattern finds in the path below the source, else in the whole path."""
+    found = pattern.search(path) or (pattern.search(f"{source}/{path}".replace(os.sep, "/")) if source else None)
+    if not found:
+        return None
+    return found["domain"] if "domain" in pattern.groupindex else found[1] if pattern.groups else found[0]
 
 
-@dataclass(frozen=True)
-class _Folder:
-    level: int
-
-    def __call__(self, path: str, extra: Mapping[str, Any]) -> str | None:
-        return self.of(path, "")
-
-    def of(self, path: str, source: str) -> str | None:
-        return _folder(os.path.dirname(path), source, self.level)
+def _by_folder(level: int, path: str, extra: Mapping[str, Any], source: str) -> str | None:
+    return _folder(os.path.dirname(path), source, level)
 
 
 @lru_cache(maxsize=4096)
@@ -170,12 +156,12 @@ def _folder(folder: str, source: str, level: int) -> str | None:
 _NO_NAMES = frozenset({"", ".", "..", *STRUCTURE_FOLDERS})
 
 
-def _by_file(path: str, extra: Mapping[str, Any]) -> str | None:
+def _by_file(path: str, extra: Mapping[str, Any], source: str) -> str | None:
     name = os.path.basename(path)
     return name.partition(".")[0] or name
 
 
-def _by_table(table: Mapping[str, Any]) -> Rule:
+def _by_table(table: Mapping[str, Any]) -> _Found:
     def words(name: str) -> str:
         return re.sub(r"[\W_]+", " ", name).strip().casefold()
 
@@ -186,7 +172,7 @@ def _by_table(table: Mapping[str, Any]) -> Rule:
         if key
     ]
 
-    def by_table(path: str, extra: Mapping[str, Any]) -> str | None:
+    def by_table(path: str, extra: Mapping[str, Any], source: str) -> str | None:
         manuscript = words(str(extra.get("manuscript") or ""))
         if manuscript in exact:
             return exact[manuscript]

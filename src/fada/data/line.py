@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -320,11 +320,6 @@ def column_names(own: Collection[str], further: Collection[str]) -> dict[str, st
     return names
 
 
-def with_extra(line: Line, **columns: Any) -> Line:
-    """The line with further columns."""
-    return replace(line, extra={**line.extra, **columns})
-
-
 # --- what was recognised ----------------------------------------------------------------------------------------------
 
 
@@ -429,5 +424,4 @@ class Provenance:
         return "; ".join(f"{key}={value}" for key, value in self.settings().items())
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"tool": "fada", "version": self.version, "created": self.created, **self.settings()}

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from fada.data.domains import DOMAIN_COLUMNS, DomainRule
 from fada.data.line import Log, canonical_split
@@ -31,7 +31,7 @@ MOST_GROWTH = 2.0
 """Outlines are widened by at most so many times their height."""
 
 
-class Reading(BaseModel):
+class Reading(BaseModel, extra="forbid", frozen=True, arbitrary_types_allowed=True):
     """How lines are read, from whatever source.
 
     Attributes:
@@ -53,8 +53,6 @@ class Reading(BaseModel):
             place of the lines of another page there is one, cut out of nothing.
         store: where these pages and their lines are kept (:class:`fada.data.segment.store.PageStore`).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     format: str | None = None
     split: str | None = None

@@ -68,7 +68,8 @@ class TableLines:
         """
         key = tuple(names)
         if key not in self._detected:
-            kinds = {name: one["_type"].lower() for name, one in features(info).items() if one.get("_type") in _TYPES}
+            typed = {name: one.get("_type") for name, one in features(info).items()}
+            kinds = {name: kind.lower() for name, kind in typed.items() if kind in ("Image", "Audio")}
             asked = {role: one for role, one in self.reading.columns.items() if not some or one in key}
             self._detected[key] = Columns.detect(key, asked, str(self.file), dict(reversed(kinds.items())))
         return self._detected[key]
@@ -118,9 +119,6 @@ class TableLines:
             extra=extra,
             **media,
         )
-
-
-_TYPES = ("Image", "Audio")
 
 
 def _payload(value: Any) -> tuple[bytes | None, str | None]:

@@ -14,7 +14,7 @@ from fada.data.reading import Reading
 from fada.errors import FadaError
 
 
-class Source(Reading):
+class Source(Reading, frozen=True):
     """Sources of lines and how they are read: everything that :func:`fada.read_lines` takes.
 
     Attributes:

@@ -4,15 +4,15 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from fada.common.settings import validated
-from fada.data.line import SPLIT_NAMES, SPLITS, Line, LineSet, Log, with_extra
+from fada.data.line import SPLIT_NAMES, SPLITS, Line, LineSet, Log
 from fada.data.reading import Reading
 from fada.data.source import read_lines
 from fada.errors import FadaError
@@ -46,10 +46,8 @@ class Splits:
         return texts
 
 
-class LineSources(Reading):
+class LineSources(Reading, extra="ignore", frozen=True):
     """Where the lines of a training are, how they are read, and how they are divided."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     data: list[str] = Field(description="Sources of lines, as `fada.read_lines` takes them.")
     validation: list[str] | None = Field(
@@ -237,6 +235,6 @@ def with_splits(lines: LineSet, group: Callable[[Line], str], resplit: bool = Fa
                 groups.setdefault(group(line), line.domain)
             assigned = {} if "train" in stored and not resplit else assign_splits(groups.items(), SHARES)
         for line in lines._read(log, media):
-            yield with_extra(line, split=assigned[group(line)]) if assigned else line
+            yield replace(line, extra={**line.extra, "split": assigned[group(line)]}) if assigned else line
 
     return LineSet(read, lines.name, expected=lines.expected, licence=lines.licence, citation=lines.citation)

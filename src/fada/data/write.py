@@ -73,11 +73,6 @@ _RECORD_INSIDE = ("parquet", "same", "alto", "page", "hocr", "tei")
 """Formats of one file that has a place for what made it."""
 
 
-def is_folder(destination: Path, chosen: str) -> bool:
-    """Whether a format is written as a folder of files rather than as one file."""
-    return formats()[chosen].is_folder(destination)
-
-
 def refuse_others(folder: Path, chosen: str) -> None:
     """Refuse a folder with files that could be overwritten and that are not as an earlier run left them.
 

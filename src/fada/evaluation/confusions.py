@@ -1,14 +1,15 @@
 """Which characters go wrong, by their Unicode names; which of them guidance helps or hurts; the worst lines first."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from fada.common.tables import Cells
-from fada.evaluation.edits import Units, check_pairs, clusters_of, score_lines, text_preparation
+from fada.evaluation.edits import TextOptions, check_pairs, clusters_of, score_lines, text_preparation
 from fada.text.characters import unicode_name
 
 
@@ -75,21 +76,17 @@ class WorstLine:
 
 
 def edit_pairs(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    *,
-    units: Units = "codepoints",
-    normalization: str | Iterable[str] | None = None,
+    references: Sequence[str], hypotheses: Sequence[str], **options: Unpack[TextOptions]
 ) -> Iterator[tuple[int, str, str]]:
     """Every edit as (line number, reference character, predicted character); "" stands for nothing."""
     check_pairs(references, hypotheses)
-    prepare = text_preparation(normalization)
+    prepare = text_preparation(options.get("normalization"))
     for i, (raw_reference, raw_hypothesis) in enumerate(zip(references, hypotheses, strict=True)):
         if raw_reference == raw_hypothesis:
             continue
         reference: Sequence[str] = prepare(raw_reference)
         hypothesis: Sequence[str] = prepare(raw_hypothesis)
-        if units == "graphemes":
+        if options.get("units") == "graphemes":
             reference, hypothesis = clusters_of(str(reference)), clusters_of(str(hypothesis))
         for edit in Levenshtein.editops(reference, hypothesis):
             lost = "" if edit.tag == "insert" else reference[edit.src_pos]
@@ -97,38 +94,27 @@ def edit_pairs(
             yield i, lost, written
 
 
-def confusions(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    *,
-    units: Units = "codepoints",
-    normalization: str | Iterable[str] | None = None,
-) -> list[Confusion]:
+def confusions(references: Sequence[str], hypotheses: Sequence[str], **options: Unpack[TextOptions]) -> list[Confusion]:
     """All confusions, the most frequent first (ties in code point order)."""
-    pairs = edit_pairs(references, hypotheses, units=units, normalization=normalization)
+    pairs = edit_pairs(references, hypotheses, **options)
     counts = Counter((reference, predicted) for _, reference, predicted in pairs)
     found = [Confusion(reference, predicted, count) for (reference, predicted), count in counts.items()]
     return sorted(found, key=lambda c: (-c.count, c.reference, c.predicted))
 
 
 def character_changes(
-    references: Sequence[str],
-    before: Sequence[str],
-    after: Sequence[str],
-    *,
-    units: Units = "codepoints",
-    normalization: str | Iterable[str] | None = None,
+    references: Sequence[str], before: Sequence[str], after: Sequence[str], **options: Unpack[TextOptions]
 ) -> list[CharacterChange]:
     """Errors per character in two systems, from the most helped by the second to the most hurt."""
-    prepare = text_preparation(normalization)
+    prepare = text_preparation(options.get("normalization"))
     occurrences: Counter[str] = Counter()
     for text in references:
         prepared = prepare(text)
-        occurrences.update(clusters_of(prepared) if units == "graphemes" else prepared)
+        occurrences.update(clusters_of(prepared) if options.get("units") == "graphemes" else prepared)
     errors = []
     for hypotheses in (before, after):
         count: Counter[str] = Counter()
-        for _, reference, predicted in edit_pairs(references, hypotheses, units=units, normalization=normalization):
+        for _, reference, predicted in edit_pairs(references, hypotheses, **options):
             count.update(character for character in (reference, predicted) if character)
         errors.append(count)
     characters = sorted(occurrences.keys() | errors[0].keys() | errors[1].keys())
@@ -143,11 +129,10 @@ def worst_lines(
     domains: Sequence[str | None] | None = None,
     *,
     limit: int | None = 20,
-    units: Units = "codepoints",
-    normalization: str | Iterable[str] | None = None,
+    **options: Unpack[TextOptions],
 ) -> list[WorstLine]:
     """Lines by falling CER, then by falling number of edits; without `ids`, lines are numbered from 1."""
-    lines = score_lines(references, hypotheses, units=units, normalization=normalization)
+    lines = score_lines(references, hypotheses, **options)
     cer = lines.cer
     order = np.lexsort((-lines.edits, -cer))[:limit].tolist()
     return [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,14 @@ from fada.text.normalizer import TextNormalizer
 
 Average = Literal["micro", "macro"]
 Units = Literal["codepoints", "graphemes"]
+
+
+class TextOptions(TypedDict, total=False):
+    """Arguments of functions that compare texts: `codepoints` by default, compared exactly."""
+
+    units: Units
+    normalization: str | Iterable[str] | None
+
 
 NORMALIZATIONS: dict[str, str] = {
     "nfc": "Unicode composition (implied by the others)",
@@ -182,7 +190,8 @@ def score_lines(
     """Align every pair of texts; insertions are characters that only the hypothesis has."""
     check_pairs(references, hypotheses)
     prepare = text_preparation(normalization)
-    split = _splitter(units)
+    check_choice("units", units, Units)
+    split = None if units == "codepoints" else clusters_of
     parts = []
     for start in range(0, len(references), _CHUNK):
         ref_texts = [prepare(text) for text in references[start : start + _CHUNK]]
@@ -255,11 +264,6 @@ def _substitutions(
         operations = Levenshtein.editops(references[i], hypotheses[i]).as_list()
         result[i] = sum(operation[0] == "replace" for operation in operations)
     return result
-
-
-def _splitter(units: Units) -> Callable[[str], Sequence[str]] | None:
-    check_choice("units", units, Units)
-    return None if units == "codepoints" else clusters_of
 
 
 @lru_cache(maxsize=1)

@@ -42,12 +42,10 @@ class _OfLines:
 
     @property
     def ids(self) -> list[str]:
-        """Of the lines."""
         return self.lines.ids
 
     @property
     def references(self) -> list[str]:
-        """The transcriptions."""
         return self.lines.references or []
 
 

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,15 @@ from fada import distances
 from fada.common.tables import Cells
 from fada.errors import FadaError
 from fada.evaluation import significance as statistics
-from fada.evaluation.edits import Average, LineScores, Units, check_choice, parse_normalization, score_lines
+from fada.evaluation.edits import (
+    Average,
+    LineScores,
+    TextOptions,
+    Units,
+    check_choice,
+    parse_normalization,
+    score_lines,
+)
 from fada.evaluation.significance import MeanSem
 from fada.text.characters import natural_key
 from fada.text.counting import count_characters
@@ -54,7 +62,7 @@ class Scoring:
     seed: int = 0
 
     @property
-    def text_options(self) -> "TextOptions":
+    def text_options(self) -> TextOptions:
         """What decides whether two texts are equal."""
         return {"units": self.units, "normalization": self.normalization}
 
@@ -62,13 +70,6 @@ class Scoring:
     def rate_options(self) -> "RateOptions":
         """What decides an error rate."""
         return {"average": self.average, **self.text_options}
-
-
-class TextOptions(TypedDict):
-    """Arguments of functions that compare texts."""
-
-    units: Units
-    normalization: str | Iterable[str] | None
 
 
 class RateOptions(TextOptions):
@@ -101,7 +102,6 @@ class Scores:
     distance: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
 
@@ -177,7 +177,6 @@ class Comparison:
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
     def rows(self, metric: str = "cer") -> list[Cells]:

@@ -44,7 +44,6 @@ class SystemsEvaluation:
         return does_not_read(evaluation.cer for evaluation in self.evaluations.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
     def rows(self) -> list[Cells]:

@@ -89,7 +89,6 @@ class Table:
                 rules.append(rf"\cmidrule(lr){{{at}-{at + span - 1}}}" if text else "")
                 at += span
             heads = " & ".join(cells) + " \\\\\n" + " ".join(filter(None, rules)) + "\n"
-        lines = [" & ".join(escape_latex(name) for name in self.columns)]
         previous = None
         body = []
         for row in self.rows:
@@ -104,7 +103,7 @@ class Table:
                 r"\small",
                 rf"\begin{{tabular}}{{{'l' * self.labels}{'c' * (len(self.columns) - self.labels)}}}",
                 r"\toprule",
-                f"{heads}{lines[0]} \\\\",
+                f"{heads}{' & '.join(map(escape_latex, self.columns))} \\\\",
                 r"\midrule",
                 *body,
                 r"\bottomrule",

@@ -8,7 +8,7 @@ from fada.common.files import replacing
 from fada.evaluation.significance import mean_sem
 from fada.evaluation.table import markdown_table
 from fada.experiments.recipe import MAIN, STANDARD, Recipe, label
-from fada.experiments.record import Point, Rates, Record, Seeds, System, by_name, gathered, load_results
+from fada.experiments.record import Point, Rates, Record, Seeds, System, gathered, load_results
 from fada.text.characters import natural_key
 
 BASE = label(STANDARD, guided=False)
@@ -104,7 +104,7 @@ def document(folder: str | os.PathLike[str] = "results", suffix: str = "") -> st
 def table_of(recipe: Recipe, seeds: Seeds) -> str:
     """The row of the main table in Markdown: CER and WER, mean (SEM) over seeds, beside the paper's own figures."""
     rows = []
-    for name, entries in by_name(seeds, lambda seed: seed.systems).items():
+    for name, entries in gathered(seed.systems for seed in seeds).items():
         paper = recipe.published.get(name)
         published = f"{paper[0]:.2f} / {paper[1]:.2f}" if paper else ""
         rows.append([name, str(len(entries)), *_row(entries), published])
@@ -122,7 +122,7 @@ def draw_curves(recipe: Recipe, seeds: Seeds, path: Path) -> None:
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()
-    for number, (arm, trained) in enumerate(by_name(seeds, lambda seed: seed.arms).items()):
+    for number, (arm, trained) in enumerate(gathered(seed.arms for seed in seeds).items()):
         for i, found in enumerate(trained):
             epochs, errors = [e.epoch for e in found.history], [e.validation for e in found.history]
             axes.plot(epochs, errors, color=f"C{number}", marker=".", label=None if i else arm)
@@ -143,7 +143,7 @@ def _main_table(found: Found) -> Iterator[str]:
     yield from ("## Main results", "")
     rows = []
     for seeds in found.values():
-        first, systems = seeds[0], by_name(seeds, lambda seed: seed.systems)
+        first, systems = seeds[0], gathered(seed.systems for seed in seeds)
         ours = [name for name in systems if name not in (BASE, "TR-TT", "TR-TT + GD", *ABLATION)]
         for name in (BASE, "TR-TT", "FADA-TR-GD", *ours):
             if entries := systems.get(name):
@@ -164,7 +164,7 @@ def _more(found: Found) -> Iterator[str]:
         lines = seeds[0].lines
         yield from (f"{lines.test} test lines; λ and weights from {lines.validation} validation lines.", "")
         rows = []
-        for system, entries in by_name(seeds, lambda seed: seed.systems).items():
+        for system, entries in gathered(seed.systems for seed in seeds).items():
             rows.append([system, str(len(entries)), *_row(entries), _paper_change(seeds[0], system)])
         head = ["system", "seeds", "CER", "WER", "CER relative", "seeds with p < 0.05", "the paper, relative"]
         yield markdown_table(head, rows)
@@ -192,7 +192,7 @@ def _every_lam(seeds: Seeds) -> Iterator[str]:
 def _ablation(found: Found) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        systems = by_name(seeds, lambda seed: seed.systems)
+        systems = gathered(seed.systems for seed in seeds)
         told = [f"{_row(systems[n])[2]} [{_paper_change(seeds[0], n)}]" if n in systems else "" for n in ABLATION]
         changed = sum(seed.arms[BASE].hypotheses_changed_by_gd for seed in seeds)
         lines = sum(seed.lines.test for seed in seeds)
@@ -215,7 +215,7 @@ def _ours(found: Found) -> Iterator[str]:
         )
         yield ""
         rows = []
-        for name, entries in by_name(seeds, lambda seed: seed.ours.rows if seed.ours else {}).items():
+        for name, entries in gathered(seed.ours.rows for seed in seeds if seed.ours).items():
             validation = [entry.validation_cer for entry in entries if entry.validation_cer is not None]
             tuned = str(mean_sem(validation)) if validation else ""
             rows.append([name, str(len(entries)), tuned, *_row(entries)])
@@ -227,7 +227,7 @@ def _per_domain(found: Found) -> Iterator[str]:
     for seeds in found.values():
         domains = sorted(seeds[0].systems[BASE].per_domain, key=natural_key)
         rows = []
-        for name, entries in by_name(seeds, lambda seed: seed.systems).items():
+        for name, entries in gathered(seed.systems for seed in seeds).items():
             rates = [str(mean_sem([entry.per_domain[domain] for entry in entries])) for domain in domains]
             rows.append([name, str(len(entries)), *rates])
         yield from (f"## CER per domain: {seeds[0].title}", "")
@@ -237,7 +237,7 @@ def _per_domain(found: Found) -> Iterator[str]:
 def _beams(found: Found) -> Iterator[str]:
     rows = []
     for seeds in found.values():
-        for arm, parts in by_name(seeds, lambda seed: seed.beams).items():
+        for arm, parts in gathered(seed.beams for seed in seeds).items():
             for width, entries in gathered(parts).items():
                 rows.append([seeds[0].dataset, seeds[0].model, arm, width, str(len(entries)), *_rates(entries)])
     yield from ("## Beam size, plain beam search", "")
@@ -262,7 +262,7 @@ def _lambdas(found: Found) -> Iterator[str]:
 def _rivals(found: Found) -> Iterator[str]:
     for seeds in found.values():
         rows = []
-        for arm, parts in by_name(seeds, lambda seed: seed.rivals).items():
+        for arm, parts in gathered(seed.rivals for seed in seeds).items():
             for name, entries in gathered(parts).items():
                 settings = "; ".join(filter(None, dict.fromkeys(entry.setting for entry in entries)))
                 rows.append([arm, name, settings, str(len(entries)), *_row(entries)])

@@ -8,7 +8,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -210,7 +210,6 @@ class Made(_Record):
 
     @classmethod
     def now(cls, data: str = "", threads: int | None = None) -> "Made":
-        """As of this process."""
         libraries = {}
         for name in _LIBRARIES:
             try:
@@ -283,11 +282,6 @@ def load_results(folder: str | os.PathLike[str], suffix: str = "") -> dict[str, 
     if not any(found.values()):
         raise FadaError(f"{folder}: no results here, expected folders such as main-hpgt-crnn made by `fada reproduce`.")
     return {name: seeds for name, seeds in found.items() if seeds}
-
-
-def by_name(seeds: Iterable[Record], part: Callable[[Record], Mapping[str, T]]) -> dict[str, list[T]]:
-    """What the seeds hold under each name of a part, of the seeds that have it, in the order of first appearance."""
-    return gathered(map(part, seeds))
 
 
 def gathered(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:

@@ -19,8 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import JsonValue
-
 from fada.common.files import write_json, write_text
 from fada.common.workers import Workers
 from fada.data.columns import LineColumns
@@ -113,7 +111,6 @@ class Training:
 
     @cached_property
     def run(self) -> Run:
-        """What the training left."""
         return load_run(self.settings.out)
 
     @cached_property
@@ -187,7 +184,6 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Of the results."""
         return self.scope.results / self.name
 
     def rounds(self) -> list[list[int]]:
@@ -367,8 +363,10 @@ class SeedEvaluation:
             aligned, ours = self._aligned(item, before.aligned_gd if before else None, plain)
             systems[f"{name.removesuffix(' (ours)')} + aligned GD (ours)"] = ours
         metrics, given = item.run.metrics, item.settings.model_dump(mode="json", exclude_unset=True)
+        # A folder by its name: where it lies on one machine tells nobody anything.
+        told = {k: Path(v).name if isinstance(v, str) and Path(v).is_absolute() else v for k, v in given.items()}
         return Arm(
-            settings={k: _place_left_out(v) for k, v in given.items() if k not in ("out", "data")},
+            settings={name: value for name, value in told.items() if name not in ("out", "data")},
             lam_tr=item.settings.lam,
             lam_gd=guided.lam,
             validation_cer=self.errors[item.name],
@@ -482,11 +480,6 @@ class SeedEvaluation:
             found = measure_overhead(self.standard.run.folder, data=data, rounds=rounds)
             write_json(path, found.model_dump())
         return Overhead.model_validate(json.loads(path.read_text(encoding="utf-8")))
-
-
-def _place_left_out(value: JsonValue) -> JsonValue:
-    """A folder by its name: where it lies on one machine tells nobody anything."""
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _changed(a: Sequence[str], b: Sequence[str]) -> int:

@@ -107,8 +107,7 @@ class Texts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write them as parquet, one row for each line and system."""
-        test = self.test
-        replace(test, systems=self.stored).save(path)
+        replace(self.test, systems=self.stored).save(path)
 
 
 def check_results(folder: str | os.PathLike[str]) -> Iterator[str]:

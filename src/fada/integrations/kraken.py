@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from fada.decoding.ctc import CTCBeamDecoder
-from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.weights import BEAM
 from fada.distances import LAM
 from fada.errors import FadaError
@@ -95,14 +94,11 @@ def decoder(
         # A model may have more classes than its codec has labels; kraken drops them too.
         with np.errstate(divide="ignore"):
             lines = [np.log(p[: len(alphabet), :n].T) for p, n in zip(probabilities, frames, strict=True)]
-        return [_labelling(nbest[0]) for nbest in search.decode_batch(lines, alignment=True)] if lines else []
+        found = [nbest[0] for nbest in search.decode_batch(lines, alignment=True)] if lines else []
+        parts = (zip(best.labels, best.label_frames, best.label_confidences, strict=True) for best in found)
+        return [[(label, start, end - 1, sure) for label, (start, end), sure in line] for line in parts]
 
     return decode
-
-
-def _labelling(hypothesis: Hypothesis) -> Labelling:
-    parts = zip(hypothesis.labels, hypothesis.label_frames, hypothesis.label_confidences, strict=True)
-    return [(label, start, end - 1, confidence) for label, (start, end), confidence in parts]
 
 
 def _as_numpy(values: Any) -> np.ndarray:

@@ -144,7 +144,6 @@ class Running:
 
     @property
     def gpus(self) -> float:
-        """GPUs of each actor."""
         return 0.0 if self.cluster.device == "cpu" else 1.0
 
     @property
@@ -219,7 +218,6 @@ class ModelActor:
         self._work = make(recognizer)
 
     def work(self, batch: list[Line], decided: dict[str, Any] | None) -> Any:
-        """The result for a batch."""
         return self._work(batch, decided)
 
 

@@ -35,7 +35,6 @@ class Counting:
     def corpus(
         self, on_bytes: Callable[[int], object] = lambda size: None, wanted: Callable[[int], bool] | None = None
     ) -> Corpus:
-        """The texts."""
         return Corpus(self.sources, everything=self.everything, on_bytes=on_bytes, wanted=wanted, **self.reading)
 
     def job(self) -> dict[str, Any]:

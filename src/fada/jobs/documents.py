@@ -128,20 +128,14 @@ class Documents:
                 f"none of the known languages ({known}) fits {which}: read without a language model. If it is of "
                 "another language or script, choose a model of it; a text in the language helps (--text)"
             )
-        given = self.automatic.given
-        usual, bits = None if given is None else given.about.bits, _bits(self.automatic, rows)
-        if usual is not None and bits is not None and bits > SLACK * usual:
+        given, texts = self.automatic.given, _texts(rows)
+        model, usual = (None, None) if given is None else (given.global_lm, given.about.bits)
+        if usual is not None and model is not None and texts and (bits := _bits_under(model, texts)) > SLACK * usual:
             notes.append(
                 f"the lines read unlike the text they were read with: {bits:.1f} bits for a character, {usual:.1f} for "
                 "text of its own kind. Is it of their language?"
             )
         return notes
-
-
-def _bits(automatic: Automatic, rows: Mapping[str, Row]) -> float | None:
-    """Bits per character of what was read, under the given language model."""
-    model, texts = None if automatic.given is None else automatic.given.global_lm, _texts(rows)
-    return None if model is None or not texts else _bits_under(model, texts)
 
 
 def other_language(model: CharNgram, rows: Mapping[str, Row]) -> list[str]:

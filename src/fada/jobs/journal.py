@@ -8,7 +8,7 @@ are in it, the output is written from it and the journal is removed.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Required, cast
@@ -101,12 +101,8 @@ class Rows(Mapping[str, Row]):
     def __iter__(self) -> Iterator[str]:
         return (row["id"] for row in self.values())
 
-    def values(self) -> "ValuesView[Row]":
+    def values(self) -> Iterator[Row]:  # type: ignore[override]
         """The rows in the order of the journal, read from it in one pass."""
-        return _InOrder(self)
-
-    def in_order(self) -> Iterator[Row]:
-        """See :meth:`values`."""
         if not self._length:
             return
         with self._path.open("rb") as stream:
@@ -128,15 +124,6 @@ class Rows(Mapping[str, Row]):
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-class _InOrder(ValuesView[Row]):
-    def __init__(self, rows: Rows) -> None:
-        super().__init__(rows)
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[Row]:
-        return self._rows.in_order()
 
 
 def _key(line: str) -> bytes:

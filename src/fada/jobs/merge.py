@@ -63,13 +63,11 @@ class _Places:
         return self.count
 
     def array(self, first: int = 0, count: int | None = None) -> np.ndarray:
-        """All of them, or some."""
         size = self.count - first if count is None else min(count, self.count - first)
         self.file.seek(self.start + 8 * first)
         return np.frombuffer(self.file.read(8 * size), dtype=np.int64)
 
     def each(self, at_a_time: int) -> Iterator[int]:
-        """One by one."""
         for first in range(0, self.count, at_a_time):
             yield from self.array(first, at_a_time).tolist()
 
@@ -112,7 +110,6 @@ class _Part:
 
     @property
     def record(self) -> Path:
-        """What made it."""
         return self.path / RECORD if self.path.is_dir() else self.path.with_name(f"{self.path.name}.{RECORD}")
 
 
@@ -152,18 +149,11 @@ def _joined(found: Sequence[_Part], out: Path) -> Merged:
     if out.suffix:
         check_file(out)
     kind = out.suffix.lower()
-    if kind == ".npz":
-        _merge_emissions(found, out)
-    elif kind == ".json":
-        _merge_targets(found, out)
-    elif kind == ".parquet":
-        _merge_parquet(found, out)
-    elif kind in ROWS:
-        _merge_rows(found, out)
-    elif not kind:
-        _merge_folders(found, out)
-    else:
+    ways = {".npz": _merge_emissions, ".json": _merge_targets, ".parquet": _merge_parquet, "": _merge_folders}
+    ways |= dict.fromkeys(ROWS, _merge_rows)
+    if kind not in ways:
         raise FadaError(f"{out}: parts of the kind {kind} cannot be joined; tsv, csv, jsonl, txt, parquet, npz can.")
+    ways[kind](found, out)
     count, left_out = (sum(part.note.count for part in found), sum(len(part.left_out) for part in found))
     return Merged(len(found), count, left_out, found[0].note.unit)
 

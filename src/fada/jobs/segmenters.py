@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 
 from fada.common.settings import read_json, validated
 from fada.data.crop import PageCrop
@@ -95,10 +95,8 @@ def _of_crops(alto: Path) -> tuple[FoundLine, ...]:
 _Place: TypeAlias = tuple[FiniteFloat, FiniteFloat]
 
 
-class _Box(BaseModel):
+class _Box(BaseModel, extra="forbid", frozen=True):
     """A line in a file of outlines, in pixels of the upright page."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     outline: tuple[_Place, ...] = Field(min_length=3)
     baseline: tuple[_Place, ...] = ()

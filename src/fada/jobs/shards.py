@@ -172,7 +172,6 @@ class PartNote(BaseModel, extra="forbid", frozen=True):
 
     @staticmethod
     def path(part: Path) -> Path:
-        """Where the note of a part is."""
         return part.with_name(f"{part.name}{PartNote.ENDING}")
 
     def write(self, part: Path) -> Path:
@@ -182,7 +181,6 @@ class PartNote(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def read(cls, part: Path) -> "PartNote":
-        """The note of a part."""
         path = cls.path(part)
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from typing import Any
 from fada.data.crop import PageCrop
 from fada.data.formats.registry import formats
 from fada.data.line import Line, LineSet, Provenance, Skipped, Transcription
-from fada.data.write import chosen_format, is_folder, refuse_others, write_transcriptions
+from fada.data.write import chosen_format, refuse_others, write_transcriptions
 from fada.decoding.evidence import LINES, Automatic
 from fada.decoding.knowledge import Knowledge
 from fada.decoding.weights import Weights
@@ -228,7 +228,6 @@ def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None,
 
 
 def _provenance(job: Job, looks: Looks, tally: _Tally, documents: Documents | None) -> Provenance:
-    """What made the output."""
     weights = job.weights if documents is None else documents.weights or job.weights
     details = {
         "domains": ", ".join(sorted(tally.domains)) or None,
@@ -245,10 +244,10 @@ def _provenance(job: Job, looks: Looks, tally: _Tally, documents: Documents | No
 def _check_output(lines: LineSet, out: Path, format: str | None) -> str | None:
     """Refuse, before any line is read, what could not be written at the end; lines found on pages become ALTO."""
     chosen = chosen_format(out, format)
-    if not is_folder(out, chosen) and out.is_dir():
-        raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
-    if is_folder(out, chosen):
+    if formats()[chosen].is_folder(out):
         refuse_others(out, chosen)
+    elif out.is_dir():
+        raise FadaError(f"{out}: a folder, expected a file for the format {chosen}. Name one, such as out.{chosen}.")
     if chosen != "same" and not formats()[chosen].needs_image:
         return format
     line = next((line for line in lines if _may_be_read(line)), None)

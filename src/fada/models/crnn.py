@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCTC, PretrainedConfig, PreTrainedModel
 
+from fada.data.images import pad_batch
 from fada.data.line import Line
 from fada.errors import FadaError
 from fada.models.ctc_network import CTCNetwork, CTCOutput, ctc_loss
@@ -252,7 +253,7 @@ class CRNNRecognizer(CTCNetwork):
 
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Pixels, widths and labels."""
-        pixels, widths = self.processor.batch(arrays, 4 if labels is None else _TRAINED_WIDTHS)
+        pixels, widths = pad_batch(arrays, multiple_of=4 if labels is None else _TRAINED_WIDTHS)
         inputs = {"pixel_values": torch.from_numpy(pixels), "widths": torch.from_numpy(widths)}
         if labels is None:
             return inputs
@@ -262,7 +263,6 @@ class CRNNRecognizer(CTCNetwork):
         return {**inputs, "labels": padded_labels(labels)}
 
     def write(self, folder: Path) -> None:
-        """Write the network and its processor."""
         self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
 

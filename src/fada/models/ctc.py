@@ -39,22 +39,18 @@ class CTCRecognizer(Recognizer):
 
     @property
     def alphabet(self) -> Alphabet:
-        """Its classes."""
         return self._alphabet
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The text of each class."""
         return self._alphabet.symbols
 
     @property
     def blank(self) -> int:
-        """The class of the blank."""
         return self._alphabet.blank
 
     @property
     def characters(self) -> str:
-        """Those of its classes."""
         return "".join(self._alphabet.texts)
 
     @property

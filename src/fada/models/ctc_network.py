@@ -91,7 +91,6 @@ class CTCNetwork(CTCRecognizer, Network):
         return inputs
 
     def side_by_side(self) -> AbstractContextManager[int]:
-        """Let every line run on one thread."""
         return one_thread_each()
 
     def read(self, inputs: dict[str, Tensor], lines: Sequence[Line]) -> list[str]:

@@ -144,12 +144,6 @@ def _smoothed_across(image: Floats, sigma: float) -> Floats:
     return np.concatenate(blocks, axis=1)
 
 
-@lru_cache(maxsize=64)
-def _bulge(rows: int) -> Floats:
-    """(rows, 1): very little, most of it in the middle."""
-    return (1e-3 * np.hanning(rows + 2)[1:-1, None]).astype(np.float32)
-
-
 def _centre(upright: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The centre line of ink (columns, rows): columns, and the row of most ink around each, smoothed."""
     columns, rows = upright.shape
@@ -162,7 +156,7 @@ def _centre(upright: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     narrow *= np.float32(1 / width)
     sigma = 0.8 * rows / width
     blurred = _smoothed_across(_smoothing(0.16 * rows, rows) @ np.ascontiguousarray(narrow.T), sigma)
-    blurred += _bulge(rows)  # where there is no ink, the middle is the centre
+    blurred += (1e-3 * np.hanning(rows + 2)[1:-1, None]).astype(np.float32)  # without ink, the middle is the centre
     bell = _bell(sigma)
     highest = np.argmax(blurred, axis=0).astype(np.float64)
     reach = len(bell) // 2

@@ -124,16 +124,6 @@ class Network(Recognizer):
     def collate(self, arrays: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None) -> dict[str, Tensor]:
         """Network input of a batch."""
 
-    def encoded(self, arrays: Sequence[np.ndarray], folder: Path | None = None) -> np.ndarray:
-        """(lines, positions, size): what the encoder of a token model makes of prepared lines, kept in the folder."""
-        raise NotImplementedError
-
-    def collate_states(
-        self, states: Sequence[np.ndarray], labels: Sequence[list[int]] | None = None
-    ) -> dict[str, Tensor]:
-        """Like :meth:`collate`, of lines whose encoder output (positions, size) is known."""
-        raise NotImplementedError
-
     @abstractmethod
     def alignment_loss(self, targets: TargetSet, **options: Any) -> AlignmentLoss:
         """The alignment loss that fits this network's output."""

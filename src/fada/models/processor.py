@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fada.common.files import write_json
-from fada.data.images import load_line_image, normalize_height, pad_batch
+from fada.data.images import load_line_image, normalize_height
 from fada.models.line_image import straighten
 from fada.text.alphabet import Alphabet
 
@@ -39,10 +39,6 @@ class CRNNProcessor:
             grey = image if isinstance(image, np.ndarray) else np.asarray(load_line_image(image))
             return straighten(grey, self.height, self.aspect)
         return normalize_height(image, self.height)
-
-    def batch(self, images: Sequence[np.ndarray], multiple_of: int = 4) -> tuple[np.ndarray, np.ndarray]:
-        """Pixels and widths for the network, from images made by :meth:`image`."""
-        return pad_batch(images, multiple_of=multiple_of)
 
     def encode(self, text: str) -> list[int]:
         """Classes of a text; a character without a class is left out."""

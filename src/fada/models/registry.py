@@ -77,9 +77,8 @@ def build(
     domains: Sequence[str] = (),
     tagging: "Tagging" = "none",
     new_characters: "NewCharacters" = "add",
-    max_seconds: float | None = None,
-    language: str | None = None,
     dropout: float | None = None,
+    **spoken: float | str | None,
 ) -> "Network":
     """A recogniser to train: a new one for the characters of `texts`, or a loaded one made ready for them.
 
@@ -88,8 +87,8 @@ def build(
         texts: training texts.
         domains, tagging: TR-TT.
         new_characters: what to do about characters that a loaded model lacks.
-        max_seconds, language: audio window and language of Whisper.
         dropout: of a new C-RNN.
+        spoken: `max_seconds`, `language`: audio window and language of Whisper.
     """
     family, _, preset = name.partition(":")
     if family == "crnn":
@@ -102,15 +101,7 @@ def build(
 
         make = TrOCRRecognizer.build_tiny if name == "trocr-tiny" else TrOCRRecognizer.build_subword
         return make(texts, domains, tagging)
-    return _load(
-        name,
-        texts=texts,
-        new_characters=new_characters,
-        domains=domains,
-        tagging=tagging,
-        max_seconds=max_seconds,
-        language=language,
-    )
+    return _load(name, texts=texts, new_characters=new_characters, domains=domains, tagging=tagging, **spoken)
 
 
 def load_recognizer(name: str | os.PathLike[str]) -> "Recognizer":

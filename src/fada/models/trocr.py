@@ -228,7 +228,6 @@ class TrOCRRecognizer(Seq2SeqRecognizer):
         return inputs if labels is None else {**inputs, **self.decoder_batch(labels)}
 
     def write(self, folder: Path) -> None:
-        """Write model, image processor and tokenizer."""
         self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains), "strips": self.strips}
         self.model.save_pretrained(folder)
         self.image_processor.save_pretrained(folder)

@@ -97,7 +97,6 @@ class TransformersCTCRecognizer(CTCNetwork):
         return ctc_loss(outputs.logits, self.frames(outputs, inputs), labels, self.blank), outputs
 
     def write(self, folder: Path) -> None:
-        """Write model, feature extractor and alphabet."""
         self.model.save_pretrained(folder)
         self.features.save_pretrained(folder)
         saved = {"tagging": self.tagging, "domains": list(self.domains)}

@@ -71,8 +71,7 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         elif language is not None:
             raise FadaError(f"{name} knows one language only: leave `language` ({language!r}) out.")
         recognizer = cls(model, features, tokenizer, saved.get("tagging", "none"), saved.get("domains", ()))
-        window = model.config.max_source_positions / _FRAMES_PER_SECOND
-        recognizer.set_window(min(max_seconds or window, window))
+        recognizer.set_window(min(max_seconds or recognizer.window, recognizer.window))
         add_characters(model, tokenizer, texts, new_characters)
         if tagging is not None:
             recognizer.add_tags(domains, tagging)
@@ -118,7 +117,6 @@ class WhisperRecognizer(Seq2SeqRecognizer):
         return super().encode(f" {text.strip()}", domain)
 
     def write(self, folder: Path) -> None:
-        """Write model, feature extractor and tokenizer."""
         language = self.tokenizer.language
         self.model.config.fada = {"tagging": self.tagging, "domains": list(self.domains), "language": language}
         self.model.save_pretrained(folder)

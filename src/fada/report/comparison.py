@@ -67,7 +67,9 @@ class Pairing:
     def of(cls, before: Contender, after: Contender) -> "Pairing":
         """Pair seed with seed, or in the order given where the seeds differ, and line with line by id."""
         pairing = cls([], [], [], [], [])
-        for first, second in _paired_runs(before, after):
+        seeds = {run.seed: run for run in after.runs}
+        same_seed = [(run, seeds[run.seed]) for run in before.runs if run.seed is not None and run.seed in seeds]
+        for first, second in same_seed or zip(before.runs, after.runs, strict=False):
             a, b = first.predictions[before.system], second.predictions[after.system]
             known = set(b.ids)
             a = a.ordered([line_id for line_id in a.ids if line_id in known])
@@ -144,12 +146,6 @@ def data_sets(runs: Sequence[Run], baseline: str | None = None, compared: str | 
 def paired_run(contender: Contender, run: Run) -> Run:
     """The run of `contender` with the seed of `run`, or its first."""
     return next((other for other in contender.runs if other.seed == run.seed), contender.runs[0])
-
-
-def _paired_runs(before: Contender, after: Contender) -> list[tuple[Run, Run]]:
-    seeds = {run.seed: run for run in after.runs}
-    same_seed = [(run, seeds[run.seed]) for run in before.runs if run.seed is not None and run.seed in seeds]
-    return same_seed or list(zip(before.runs, after.runs, strict=False))
 
 
 def _labeller(members: Sequence[Experiment]) -> Callable[[Experiment, str], str]:

@@ -78,7 +78,6 @@ class Written:
     views: tuple[sections.View, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         told = {name: value for name, value in vars(self).items() if name != "views"}
         return {**told, "path": str(self.path), "tables": [str(path) for path in self.tables]}
 

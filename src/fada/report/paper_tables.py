@@ -11,7 +11,7 @@ from typing import Any
 
 from fada.evaluation.edits import parse_normalization
 from fada.evaluation.scores import Evaluation, over_seeds
-from fada.evaluation.significance import MeanSem, mean_sem
+from fada.evaluation.significance import mean_sem
 from fada.evaluation.table import Cell, Table
 from fada.runs.groups import experiments
 from fada.runs.run import Run
@@ -86,9 +86,12 @@ def ablation_table(runs: Sequence[Run]) -> Table | None:
         return None
     rows = []
     for (dataset, model), found in results.items():
-        standard = over_seeds(found["Standard"])["all"]["cer"].mean
+        cers = {method: over_seeds(seeds)["all"]["cer"].mean for method, seeds in found.items()}
+        standard = cers["Standard"]
         cells = [
-            Cell(_relative(over_seeds(found[m])["all"]["cer"].mean, standard), signed=True) if m in found else None
+            Cell(mean_sem([100 * (cers[m] - standard) / standard if standard > 0 else 0.0]), signed=True)
+            if m in cers
+            else None
             for m in columns
         ]
         rows.append((dataset, model, *_mark_best(cells, below=0.0)))
@@ -210,10 +213,6 @@ def _mark_best(cells: Sequence[Cell | None], period: int = 1, below: float = mat
             if round(cell.value.mean, 2) == smallest < below:
                 result[i] = replace(cell, best=True)
     return result
-
-
-def _relative(value: float, baseline: float) -> MeanSem:
-    return mean_sem([100 * (value - baseline) / baseline if baseline > 0 else 0.0])
 
 
 def _how(runs: Sequence[Run]) -> str:

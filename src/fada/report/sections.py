@@ -52,7 +52,6 @@ class ResultRow:
 
     @property
     def label(self) -> str:
-        """What the system is called."""
         return self.contender.label
 
     @property
@@ -137,7 +136,6 @@ class View:
 
 
 def view(number: int, data_set: DataSet, listed: LineList, scoring: Scoring) -> View:
-    """Compute it."""
     evaluations = {c.label: c.evaluation(scoring) for c in data_set.contenders}
     differences = data_set.differences(scoring)
     pairing = Pairing.of(data_set.before, data_set.after)
@@ -255,6 +253,7 @@ def _results(
 ) -> list[ResultRow]:
     rates = {c.label: c.rates for c in data_set.contenders}
     smallest = min(round(r["cer"].mean, 2) for r in rates.values())
+    roles = {data_set.after.label: "second reading", data_set.before.label: "first reading"}
     return [
         ResultRow(
             contender=contender,
@@ -262,14 +261,10 @@ def _results(
             rates=rates[contender.label],
             difference=differences.get(contender.label),
             best=not unread and len(rates) > 1 and round(rates[contender.label]["cer"].mean, 2) == smallest,
-            role="" if data_set.single else _role(data_set, contender),
+            role="" if data_set.single else roles.get(contender.label, ""),
         )
         for contender in data_set.contenders
     ]
-
-
-def _role(data_set: DataSet, contender: Contender) -> str:
-    return "first reading" if contender is data_set.before else "second reading" if contender is data_set.after else ""
 
 
 def _notes(data_set: DataSet, evaluations: Mapping[str, Evaluation]) -> list[str]:
@@ -480,15 +475,12 @@ def _lambda_curves(points: Sequence[Point], plain: float, limit: int = 4) -> lis
             [point.weights.lam for point in members],
             [point.error for point in members],
             ("s1", "s2", "s3", "s4")[place],
-            band=[_error_band(point) for point in members] if place == 0 else None,
+            band=[(p.error - 1.96 * (p.se or 0.0), p.error + 1.96 * (p.se or 0.0)) for p in members]
+            if place == 0
+            else None,
         )
         for place, (key, members) in enumerate(joined)
     ]
-
-
-def _error_band(point: Point) -> tuple[float, float]:
-    reach = 1.96 * (point.se or 0.0)
-    return point.error - reach, point.error + reach
 
 
 def _plain_number(value: object) -> str:

@@ -42,7 +42,6 @@ class Experiment:
 
     @property
     def dataset(self) -> str:
-        """What the data set is called."""
         return self.runs[0].dataset
 
     @property
@@ -52,7 +51,6 @@ class Experiment:
 
     @property
     def training(self) -> Training:
-        """How the model was trained."""
         return self.runs[0].training
 
     def evaluations(self, guided: bool) -> list[Evaluation]:

@@ -153,7 +153,6 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the folder."""
         return self.folder.resolve().name
 
     @cached_property
@@ -187,7 +186,6 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """The seed of the run."""
         seed = self.setting("seed")
         return seed if isinstance(seed, int) else None
 

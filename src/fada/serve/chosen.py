@@ -1,15 +1,15 @@
 """What a scholar has chosen for a document: domain, weights, frequencies."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import BaseModel
 
 UNKNOWN = "unknown"
 """The domain is looked for in what was read."""
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(BaseModel, frozen=True):
     """What was chosen for a document and found out about it, as it is stored.
 
     Attributes:
@@ -23,18 +23,9 @@ class Chosen:
     """
 
     domain: str | None = UNKNOWN
-    mix: Mapping[str, float] = field(default_factory=dict)
+    mix: Mapping[str, float] = {}
     weights: Mapping[str, float] | None = None
-    targets: Mapping[str, float] = field(default_factory=dict)
+    targets: Mapping[str, float] = {}
     inferred: Sequence[Any] | None = None
     certainty: float = 0.9
     version: int = 0
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> "Chosen":
-        """Of the column of a document."""
-        return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the store."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -6,7 +6,6 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,28 +77,23 @@ class Desk:
     # --- settings -----------------------------------------------------------------------------------------------------
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A setting of the whole desk."""
         found = self.store.row("SELECT value FROM settings WHERE name = ?", name)
         return json.loads(found["value"]) if found else default
 
     def set(self, values: Mapping[str, Any]) -> None:
-        """Change settings."""
         rows = [(name, json.dumps(value)) for name, value in values.items()]
         self.store.write(lambda c: c.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows) and None)
 
     @property
     def beam(self) -> int:
-        """Of the search."""
         return int(self.setting("beam", 30))
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def document(self, number: int) -> Row:
-        """A document."""
         return self._row("documents", number, "document")
 
     def page(self, number: int) -> Row:
-        """A page."""
         return self._row("pages", number, "page")
 
     def line(self, number: int) -> Row:
@@ -117,7 +111,6 @@ class Desk:
         return self.store.rows("SELECT * FROM lines WHERE page = ? ORDER BY place, id", page)
 
     def page_file(self, page: Row) -> Path:
-        """The image of a page."""
         return self.project.folder / page["file"]
 
     def sound(self, page: Row) -> Path | None:
@@ -140,7 +133,6 @@ class Desk:
     # --- knowledge ----------------------------------------------------------------------------------------------------
 
     def known(self, document: int) -> "Known":
-        """What is known of a document."""
         return self._prepared(document)[1]
 
     def reader(self, document: int) -> "Reader":
@@ -159,7 +151,7 @@ class Desk:
                 self._known.move_to_end(document)
                 return self._known[document]
             wanted = self.store.rows("SELECT name, text FROM texts WHERE document = ? ORDER BY id", document)
-            chosen = Chosen.of(json.loads(row["knowledge"]))
+            chosen = Chosen.model_validate_json(row["knowledge"])
             given = {one["name"]: one["text"] for one in wanted}
             readings = partial(self._plain_readings, document)
             known = Known(self.project.model(row["model"]), given, chosen, readings, beam)
@@ -188,13 +180,8 @@ class Desk:
         found = self.setting(f"alphabet:{model}") or {"symbols": [], "blank": 0}
         return tuple(found["symbols"]) or ("",), int(found["blank"])
 
-    def kind(self, model: str) -> str:
-        """`ctc` or `tokens`, as far as it is known."""
-        return str((self.setting(f"alphabet:{model}") or {}).get("kind", "ctc"))
-
     def chosen(self, document: int) -> Chosen:
-        """What was chosen for a document."""
-        return Chosen.of(json.loads(self.document(document)["knowledge"]))
+        return Chosen.model_validate_json(self.document(document)["knowledge"])
 
     def alter_knowledge(self, document: int, alter: Callable[[Chosen], Chosen]) -> Chosen:
         """Change what was chosen for a document, from how it is at that moment; what it was."""
@@ -203,8 +190,8 @@ class Desk:
             row = connection.execute("SELECT knowledge FROM documents WHERE id = ?", (document,)).fetchone()
             if row is None:
                 raise MissingError(f"there is no document {document}.")
-            before = Chosen.of(json.loads(row["knowledge"]))
-            update(connection, "documents", document, {"knowledge": alter(before).to_dict()})
+            before = Chosen.model_validate_json(row["knowledge"])
+            update(connection, "documents", document, {"knowledge": alter(before).model_dump()})
             return before
 
         return self.store.write(write)
@@ -215,11 +202,11 @@ class Desk:
         def alter(before: Chosen) -> Chosen:
             if before.version != version:
                 raise OutdatedKnowledgeError(document)
-            return replace(before, **change, version=version + 1)
+            return before.model_copy(update={**change, "version": version + 1})
 
         def back(now: Chosen) -> Chosen:
-            undone = {name: getattr(before, name) for name in change}
-            return replace(now, **undone, version=now.version + 1) if now.version == version + 1 else now
+            undone = {name: getattr(before, name) for name in change} | {"version": now.version + 1}
+            return now.model_copy(update=undone) if now.version == version + 1 else now
 
         self.jobs.check_room()
         before = self.alter_knowledge(document, alter)

@@ -38,7 +38,6 @@ class Events:
         self._closed = False
 
     def publish(self, kind: str, value: Any) -> None:
-        """Tell all listeners."""
         self._tell((kind, value))
 
     def _tell(self, event: tuple[str, Any] | None) -> None:
@@ -55,13 +54,11 @@ class Events:
             self._listeners.discard(listener)
 
     def close(self) -> None:
-        """End all streams."""
         self._closed = True
         self._tell(None)
 
     @property
     def count(self) -> int:
-        """Open streams."""
         return len(self._listeners)
 
     @contextmanager

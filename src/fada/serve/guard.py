@@ -37,20 +37,16 @@ _COOKIE = "fada_desk"
 _ENTER = b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>fada</title>'
 
 
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]"))
+    return None
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-        return True
-    except ValueError:
-        return False
+    found = _address(host)
+    return host == "localhost" if found is None else found.is_loopback
 
 
 @dataclass
@@ -65,7 +61,6 @@ class Measured:
     refused: int = 0
 
     def add(self, method: str, status: int, seconds: float) -> None:
-        """A request that was answered."""
         self.statuses[method, status] += 1
         self.count += 1
         self.seconds += seconds
@@ -107,7 +102,6 @@ class Guard:
         self.measured = Measured()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
@@ -133,11 +127,8 @@ class Guard:
         refusal = self._refusal(scope, headers)
         if refusal is None and not streams and self.measured.running >= self.limits.requests:
             self.measured.refused += 1
-            refusal = (
-                503,
-                "the desk has more requests than it can work at. Try again in a second.",
-                [("retry-after", "1")],
-            )
+            busy = "the desk has more requests than it can work at. Try again in a second."
+            refusal = 503, busy, [("retry-after", "1")]
         if refusal is not None:
             await _answer(sending, *refusal)
         elif self._enters(scope):
@@ -183,7 +174,7 @@ class Guard:
         """Status, sentence and headers if a request is not passed on."""
         host = headers.get("host", "")
         name = urlsplit(f"//{host}").hostname if host else None
-        if name is None or not (name in self.hosts or _is_address(name)):
+        if name is None or not (name in self.hosts or _address(name)):
             return 421, f"this server is not called {name or 'nothing'!r}. Use the address that it printed.", []
         if (fault := self._from_elsewhere(scope, headers, host)) is not None:
             return 403, fault, []

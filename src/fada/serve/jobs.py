@@ -55,7 +55,6 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while it runs."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
@@ -164,7 +163,6 @@ class Running:
 
     @property
     def stopped(self) -> bool:
-        """Whether it shall stop."""
         return self._cancelled.is_set() or self._jobs.closing
 
     def check(self) -> None:
@@ -173,7 +171,6 @@ class Running:
             raise Cancelled
 
     def run(self, task: str, **asked: Any) -> Iterator[Any]:
-        """A task for the worker."""
         return self.worker.run(task, asked, lambda: self.stopped)
 
     def tell(self, done: int, total: int, message: str = "", force: bool = False) -> None:
@@ -226,7 +223,6 @@ class Jobs:
 
     @property
     def queued(self) -> int:
-        """Jobs that wait."""
         return len(self._heap)
 
     def check_room(self) -> None:
@@ -235,7 +231,6 @@ class Jobs:
             raise Full
 
     def add(self, kind: str, document: int | None = None, **asked: Any) -> Row:
-        """A new job in the queue."""
         self.check_room()
         values = {"kind": kind, "document": document, "state": "queued", "asked": asked, "created": now()}
         number = self._store.write(lambda connection: insert(connection, "jobs", values))
@@ -246,7 +241,6 @@ class Jobs:
         return row
 
     def row(self, number: int) -> Row | None:
-        """A job as it is stored."""
         return self._store.row("SELECT * FROM jobs WHERE id = ?", number)
 
     def change(self, number: int, **values: Any) -> None:
@@ -259,20 +253,16 @@ class Jobs:
     def cancel(self, number: int) -> None:
         """Take a job out of the queue, or stop it."""
         with self._condition:
-            if number in self._rows:
+            waiting = self._rows.pop(number, None)
+            if waiting is not None:
                 self._heap = [entry for entry in self._heap if entry[1] != number]
                 heapq.heapify(self._heap)
-                del self._rows[number]
-                waiting = True
-            else:
-                waiting = False
-                if number in self._running:
-                    self._running[number].cancel()
-        if waiting:
+            elif number in self._running:
+                self._running[number].cancel()
+        if waiting is not None:
             self.change(number, state="cancelled", message="cancelled")
 
     def cancel_of(self, document: int) -> None:
-        """Cancel all jobs of a document."""
         with self._condition:
             numbers = [n for n, row in self._rows.items() if row["document"] == document]
             numbers += [n for n, running in self._running.items() if running.document == document]

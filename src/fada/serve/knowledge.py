@@ -50,7 +50,6 @@ class Candidates:
 
     @cached_property
     def found(self) -> dict[str, Knowledge]:
-        """By name."""
         own = knowledge_of_model(self.folder)
         if not own and self.stored is not None:
             own = _by_domain(self.stored.knowledge)
@@ -172,11 +171,6 @@ class Known:
         return {"lam": usual.lam, "prior": usual.prior_weight, "lm": usual.lm_weight, "length": usual.length_bonus}
 
     @property
-    def lm(self) -> CharNgram | None:
-        """The language model."""
-        return self.knowledge.global_lm
-
-    @property
     def counted(self) -> CharDistribution | None:
         """The target as it was counted: of the domain, else of the document's own readings."""
         if self.chosen.domain is None:
@@ -199,7 +193,7 @@ class Known:
         plain = self.knowledge.decoder(Alphabet(tuple(symbols), blank)).replace(beam_size=self.beam)
         if self.chosen.domain is None:
             return Reader(plain, plain)
-        weights, target, lm = self.weights, self.target, self.lm
+        weights, target, lm = self.weights, self.target, self.knowledge.global_lm
         if lm is not None and self.knowledge.assumed is not None:
             lm = self.knowledge.lm_of("over", None)
         edited = target is not None and bool(self.chosen.targets)
@@ -225,4 +219,5 @@ def looked_at(chosen: Chosen, model: str, symbols: Sequence[str], blank: int, li
         return chosen
     found = infer(Alphabet(tuple(symbols), blank), lines, candidates_of(model).found)
     pairs = [[n, round(p, 3)] for n, p in zip(found.names, found.probabilities, strict=True) if p >= 0.05]
-    return replace(chosen, inferred=pairs if found.fits else [], certainty=round(certainty_of(lines), 4))
+    told = {"inferred": pairs if found.fits else [], "certainty": round(certainty_of(lines), 4)}
+    return chosen.model_copy(update=told)

@@ -108,7 +108,6 @@ def reshape(desk: Desk, number: int, version: int, outline: Any, baseline: Any, 
 
 
 def remove(desk: Desk, number: int, version: int) -> None:
-    """Delete a line."""
     line = desk.line(number)
 
     def write(connection: sqlite3.Connection) -> None:

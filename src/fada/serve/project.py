@@ -131,10 +131,8 @@ class Project:
         return str(own) if own.parent == self.folder / "models" and own.is_dir() else name
 
     def forget(self, document: int) -> None:
-        """Remove the files of a document."""
-        shutil.rmtree(self.source(document), ignore_errors=True)
-        shutil.rmtree(self.folder / "emissions" / str(document), ignore_errors=True)
-        shutil.rmtree(self.folder / "cache" / str(document), ignore_errors=True)
+        for kind in ("documents", "emissions", "cache"):
+            shutil.rmtree(self.folder / kind / str(document), ignore_errors=True)
 
     def close(self) -> None:
         """Write what is waiting; others may open the folder."""
@@ -144,7 +142,6 @@ class Project:
     # --- emissions ----------------------------------------------------------------------------------------------------
 
     def emission_file(self, document: int, name: str) -> Path:
-        """The file of a line's emissions."""
         return self.folder / "emissions" / str(document) / f"{name}.npz"
 
     def emission(self, document: int, name: str) -> np.ndarray | None:

@@ -1,9 +1,9 @@
 """From stored emissions to what the desk shows of a line: readings, where each character stands, how sure it is."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,10 +29,6 @@ class Reading:
     characters: list[Cell] = field(default_factory=list)
     alternatives: list[tuple[str, float]] = field(default_factory=list)
     expected_word_error: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the store."""
-        return asdict(self)
 
 
 class Reader:

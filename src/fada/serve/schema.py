@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 MOST_CHARACTERS = 10_000
 """Of a line's text."""
@@ -19,10 +19,8 @@ Direction = Literal["ltr", "rtl"]
 Drafts = Literal["auto", "always", "never"]
 
 
-class Given(BaseModel):
+class Given(BaseModel, extra="forbid"):
     """What a client sends: unknown names are mistakes."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Told(BaseModel):
@@ -79,43 +77,42 @@ class Job(BaseModel):
     created: str
 
 
-class Document(BaseModel):
-    """A manuscript, a print, a recording: pages with lines."""
-
+class _Document(BaseModel):
     id: int
     name: str
     model: str
     direction: Direction
-    pages: int
     lines: int
     confirmed: int
     created: str
 
 
-class PageHead(BaseModel):
-    """A page without its lines."""
+class Document(_Document):
+    """A manuscript, a print, a recording: pages with lines."""
 
+    pages: int
+
+
+class _Page(BaseModel):
     id: int
     name: str
     number: int
     width: int
     height: int
-    lines: int
-    confirmed: int
     state: Literal["waiting", "reading", "read", "failed"]
     message: str
 
 
-class WholeDocument(BaseModel):
-    """A document with its pages."""
+class PageHead(_Page):
+    """A page without its lines."""
 
-    id: int
-    name: str
-    model: str
-    direction: Direction
     lines: int
     confirmed: int
-    created: str
+
+
+class WholeDocument(_Document):
+    """A document with its pages."""
+
     pages: list[PageHead]
 
 
@@ -150,7 +147,13 @@ class Alternative(BaseModel):
     score: float
 
 
-class Line(BaseModel):
+class _Reading(BaseModel):
+    text: str
+    characters: list[Character]
+    alternatives: list[Alternative]
+
+
+class Line(_Reading):
     """A line of text."""
 
     id: int
@@ -158,14 +161,11 @@ class Line(BaseModel):
     order: int
     outline: list[tuple[float, float]]
     baseline: list[tuple[float, float]]
-    text: str
     plain: str
     reading: str
     state: LineState
     version: int
     confidence: float | None
-    characters: list[Character]
-    alternatives: list[Alternative]
     direction: Direction
     domain: str | None
     expected_word_error: float | None
@@ -179,33 +179,25 @@ class Conflict(BaseModel):
     line: Line
 
 
-class WholePage(BaseModel):
+class WholePage(_Page):
     """A page with its lines in reading order."""
 
-    id: int
     document: int
-    name: str
-    number: int
-    width: int
-    height: int
-    state: Literal["waiting", "reading", "read", "failed"]
-    message: str
     image: str
     lines: list[Line]
-
-
-class LineChange(Given):
-    """A new text or state for the version of a line that the client saw."""
-
-    version: int
-    text: LineText | None = None
-    state: LineState | None = None
 
 
 class Seen(Given):
     """The version of a line that the client saw."""
 
     version: int
+
+
+class LineChange(Seen):
+    """A new text or state for the version of a line that the client saw."""
+
+    text: LineText | None = None
+    state: LineState | None = None
 
 
 class Step(BaseModel):
@@ -233,27 +225,22 @@ class CompletionAsked(Given):
     words: Annotated[list[Word], Field(max_length=100)] = []
 
 
-class Completion(BaseModel):
+class Completion(_Reading):
     """The best reading under these constraints."""
 
-    text: str
-    characters: list[Character]
-    alternatives: list[Alternative]
     milliseconds: float
 
 
-class SplitAsked(Given):
+class SplitAsked(Seen):
     """Where to cut a line, in fractions of its width."""
 
-    version: int
     at: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class SeenLine(Given):
+class SeenLine(Seen):
     """A line as the client saw it."""
 
     id: Number
-    version: int
 
 
 class JoinAsked(Given):
@@ -273,12 +260,8 @@ class NewLine(Given):
     baseline: Baseline = []
 
 
-class OutlineChange(Given):
+class OutlineChange(NewLine, Seen):
     """A new outline for the version of a line that the client saw."""
-
-    version: int
-    outline: Outline
-    baseline: Baseline = []
 
 
 class OrderAsked(Given):

@@ -160,7 +160,6 @@ class Store:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def rows(self, query: str, *values: Any) -> list[Row]:
-        """The rows of a query."""
         connection = getattr(self._readers, "connection", None)
         if connection is None:
             connection = self._readers.connection = self._connect()
@@ -175,7 +174,6 @@ class Store:
             raise
 
     def row(self, query: str, *values: Any) -> Row | None:
-        """The first row of a query."""
         found = self.rows(query, *values)
         return found[0] if found else None
 
@@ -200,7 +198,6 @@ def insert(connection: sqlite3.Connection, table: str, values: Mapping[str, Any]
 
 
 def update(connection: sqlite3.Connection, table: str, number: int, values: Mapping[str, Any]) -> None:
-    """Change columns of a row."""
     columns = {name: json_text(value) for name, value in values.items()}
     marks = ", ".join(f"{name} = ?" for name in columns)
     connection.execute(f"UPDATE {table} SET {marks} WHERE id = ?", [*columns.values(), number])

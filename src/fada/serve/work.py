@@ -5,7 +5,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def look(desk: Desk, job: Running, number: int) -> None:
     from fada.serve.knowledge import looked_at
 
     document = desk.document(number)
-    before = Chosen.of(json.loads(document["knowledge"]))
+    before = Chosen.model_validate_json(document["knowledge"])
     rows = desk.emitted(number)
     chosen = [rows[i] for i in sorted({round(i * (len(rows) - 1) / (_SEEN - 1)) for i in range(_SEEN)})] if rows else []
     emissions = [e for row in chosen if (e := desk.project.emission(number, row["emission"])) is not None and len(e)]
@@ -74,7 +74,8 @@ def look(desk: Desk, job: Running, number: int) -> None:
     if after == before:
         return
     names = [[name for name, _ in one.inferred or ()] for one in (before, after)]
-    desk.alter_knowledge(number, lambda now: replace(now, inferred=after.inferred, certainty=after.certainty))
+    found = {"inferred": after.inferred, "certainty": after.certainty}
+    desk.alter_knowledge(number, lambda now: now.model_copy(update=found))
     if before.inferred is None or names[0] != names[1]:
         _decode(desk, job, desk.document(number), rows)
 
@@ -226,10 +227,10 @@ def store_readings(desk: Desk, document: Row, emissions: Mapping[int, str], text
 
     def write(connection: sqlite3.Connection) -> bool:
         row = connection.execute("SELECT knowledge FROM documents WHERE id = ?", (document["id"],)).fetchone()
-        if row is not None and Chosen.of(json.loads(row["knowledge"])).version != version:
+        if row is not None and Chosen.model_validate_json(row["knowledge"]).version != version:
             return False
         for number, reading in found.items():
-            values = {"reading": reading.to_dict()} | ({"emission": emissions[number]} if number in emissions else {})
+            values = {"reading": asdict(reading)} | ({"emission": emissions[number]} if number in emissions else {})
             row = connection.execute("SELECT state, text FROM lines WHERE id = ?", (number,)).fetchone()
             if row is None:
                 continue

@@ -25,6 +25,8 @@ Task = Callable[..., Iterator[Answer]]
 
 def pages(folder: str, most: int, pixels: int) -> Iterator[Answer]:
     """The pages of what was uploaded into a folder: archives unpacked, PDFs drawn, ALTO and PAGE files read."""
+    from fada.text.characters import natural_key
+
     source = Path(folder)
     for archive in sorted(source.glob("*.zip")):
         try:
@@ -33,7 +35,7 @@ def pages(folder: str, most: int, pixels: int) -> Iterator[Answer]:
             yield {"problem": _without(folder, str(error))}
     made = source / "pages"
     made.mkdir(exist_ok=True)
-    found = sorted(_files(source), key=_natural)
+    found = sorted(_files(source), key=lambda file: natural_key(file.name))
     told = 0
     covered: set[Path] = set()
     for answer in _pages_of_xml([file for file in found if file.suffix.lower() == ".xml"], source):
@@ -52,12 +54,6 @@ def pages(folder: str, most: int, pixels: int) -> Iterator[Answer]:
                 yield answer
         except FadaError as error:
             yield {"problem": _without(folder, str(error))}
-
-
-def _natural(file: Path) -> Any:
-    from fada.text.characters import natural_key
-
-    return natural_key(file.name)
 
 
 def _files(source: Path) -> Iterator[Path]:

@@ -31,15 +31,14 @@ def of_document(desk: Desk, document: int) -> dict[str, Any]:
     rows = rows or desk.store.rows(query.format("IN ('draft', 'typed')"), document, _MOST_LINES)
     texts = [row["text"] for row in rows]
     symbols = desk.alphabet(desk.document(document)["model"])[0]
-    base: Callable[[str], tuple[float, int]] = _uniform(max(len(symbols) - 1, 2))
-    if known.prior is not None:
-        base = _by(known.prior)
+    alike = math.log(max(len(symbols) - 1, 2))
+    base = (lambda text: (len(text) * alike, len(text))) if known.prior is None else _by(known.prior)
     sources: dict[str, Callable[[str], tuple[float, int]]] = {}
     used = known.knowledge.name or "the domain"
     if known.knowledge.targets is not None:
         sources[f"frequencies of {used}"] = _by(known.knowledge.targets.overall)
-    if known.lm is not None:
-        sources[f"language model of {used}"] = _by_lm(known.lm)
+    if (lm := known.knowledge.global_lm) is not None:
+        sources[f"language model of {used}"] = _by_lm(lm)
     for name, text in known.texts.items() if len(known.texts) > 1 else ():
         if text.global_lm is not None:
             sources[f"text {name}"] = _by_lm(text.global_lm)
@@ -70,10 +69,6 @@ def _bits(name: str, source: Any, base: Any, texts: list[str]) -> dict[str, Any]
     per_source = by_source[:, 0].sum() / characters
     per_base = by_base[:, 0].sum() / max(by_base[:, 1].sum(), 1)
     return {"source": name, "bits": round(float((per_base - per_source) / math.log(2)), 4), "characters": characters}
-
-
-def _uniform(characters: int) -> Callable[[str], tuple[float, int]]:
-    return lambda text: (len(text) * math.log(characters), len(text))
 
 
 def _by(distribution: CharDistribution) -> Callable[[str], tuple[float, int]]:

@@ -99,7 +99,6 @@ class TargetSet(Mapping[str, CharDistribution]):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """The names of the domains."""
         return tuple(self._domains)
 
     @cached_property
@@ -191,7 +190,6 @@ class TargetSet(Mapping[str, CharDistribution]):
 
     @classmethod
     def from_records(cls, records: file.TargetRecords) -> "TargetSet":
-        """The targets of a file's content."""
         domains = {}
         for name, counts in records.domains.items():
             counted = CharDistribution(tuple(counts), np.array([*counts.values()]), records.normalizer)

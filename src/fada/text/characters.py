@@ -31,11 +31,9 @@ def unicode_name(text: str) -> str:
     """The Unicode names of a character or cluster: ``GREEK SMALL LETTER ALPHA``; private use by code point."""
     if not text:
         return "(nothing)"
-    return " + ".join(unicodedata.name(c, f"U+{ord(c):04X} ({_without_name(c)})") for c in text)
-
-
-def _without_name(character: str) -> str:
-    return {"Co": "private use", "Cc": "control", "Cs": "surrogate"}.get(unicodedata.category(character), "unassigned")
+    kinds = {"Co": "private use", "Cc": "control", "Cs": "surrogate"}
+    found = ((c, kinds.get(unicodedata.category(c), "unassigned")) for c in text)
+    return " + ".join(unicodedata.name(c, f"U+{ord(c):04X} ({kind})") for c, kind in found)
 
 
 def from_visible(name: str) -> str:

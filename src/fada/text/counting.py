@@ -71,7 +71,9 @@ class CharacterCounter:
                 (careful if needs_care(text) else simple).append(text)
             self._add_by_character(simple)
             texts = careful
-        self._add_text_by_text(texts)
+        histogram = _histogram("\n".join(map(self.normalizer, texts)))
+        histogram["\n"] -= max(len(texts) - 1, 0)
+        self._counts.update(histogram)
 
     def _composed(self, text: str) -> str:
         return text if self.normalizer.form == "none" else unicodedata.normalize(self.normalizer.form, text)
@@ -95,11 +97,6 @@ class CharacterCounter:
                 counts[" "] = sum(max(len(text.split()) - 1, 0) for text in texts)
         self._counts.update(counts)
         return ""
-
-    def _add_text_by_text(self, texts: list[str]) -> None:
-        histogram = _histogram("\n".join(map(self.normalizer, texts)))
-        histogram["\n"] -= max(len(texts) - 1, 0)
-        self._counts.update(histogram)
 
     def _normal_form(self, character: str) -> str | None:
         """The normal form of one character (spaces kept), None if it may depend on its neighbours."""

@@ -17,7 +17,7 @@ from fada.data.line import Line
 from fada.data.splits import Splits
 from fada.errors import FadaError
 from fada.models.network import Network
-from fada.models.seq2seq import UnfitLine
+from fada.models.seq2seq import Seq2SeqRecognizer, UnfitLine
 from fada.training.settings import TrainSettings
 
 log = logging.getLogger(__name__)
@@ -145,8 +145,10 @@ class EncodedDataset(LineDataset):
         folder: keeps the states in a file that runs with the same encoder and the same lines share; None: in memory.
     """
 
+    recognizer: Seq2SeqRecognizer
+
     def __init__(
-        self, recognizer: Network, lines: Sequence[Line], domains: Sequence[str], folder: Path | None = None
+        self, recognizer: Seq2SeqRecognizer, lines: Sequence[Line], domains: Sequence[str], folder: Path | None = None
     ) -> None:
         self.states: np.ndarray | None = None
         super().__init__(recognizer, lines, domains)
@@ -170,7 +172,7 @@ def prepared(
     cache: Path | None = None,
 ) -> LineDataset:
     """Lines for a network; what a frozen encoder makes of lines that do not vary is computed once."""
-    if recognizer.encoder_is_frozen and augment is None:
+    if isinstance(recognizer, Seq2SeqRecognizer) and recognizer.encoder_is_frozen and augment is None:
         return EncodedDataset(recognizer, lines, domains, cache)
     return LineDataset(recognizer, lines, domains, augment)
 

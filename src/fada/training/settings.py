@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from fada.alignment import Pool, Predicted, Schedule
 from fada.common.settings import validated
@@ -19,10 +19,8 @@ from fada.runs.run import Run
 _FREE = {"data", "validation", "test", "out", "resume", "device", "threads", "save_steps", "encoder_cache"}
 
 
-class TrainSettings(LineSources):
+class TrainSettings(LineSources, extra="forbid", frozen=True, protected_namespaces=()):
     """Settings of one run. Unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     targets: str | None = Field(None, description="Target file; counted on the training text by default.")
     normalizer: dict[str, Any] = Field(default_factory=dict, description="Settings of the text normaliser.")

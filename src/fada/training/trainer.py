@@ -135,7 +135,8 @@ class FadaTrainer(Trainer):
         balanced = self.settings.lam_schedule == "adaptive" and self.state.global_step % _BALANCE_EVERY == 0
         if balanced and alignment is not None:
             align.balance(task, alignment, outputs.logits)
-        if self._is_measured():
+        steps = max(self.state.max_steps // self.settings.epochs, 1)
+        if self.settings.shows_gradients and self.state.global_step % max(steps // _MEASURED_PER_EPOCH, 1) == 0:
             self._measure(task, alignment, outputs, inputs, domains)
         values = torch.stack([x.detach().float() for x in (loss, task, alignment if alignment is not None else task)])
         total, task_value, alignment_value = values.tolist()
@@ -146,10 +147,6 @@ class FadaTrainer(Trainer):
             )
         self.terms += (total, task_value, alignment_value if alignment is not None else 0.0, 1)
         return (loss, outputs) if return_outputs else loss
-
-    def _is_measured(self) -> bool:
-        steps = max(self.state.max_steps // self.settings.epochs, 1)
-        return self.settings.shows_gradients and self.state.global_step % max(steps // _MEASURED_PER_EPOCH, 1) == 0
 
     def _measure(
         self, task: Tensor, alignment: Tensor | None, outputs: Any, inputs: dict[str, Tensor], domains: Tensor

@@ -44,7 +44,11 @@ def read_pages(root: Element) -> list[XmlPage]:
 
 
 def _page(page: Element, places: dict[Element, int]) -> XmlPage:
-    lines = [(element, _line(element, places[element])) for element in _lines_by_region(page)]
+    regions: dict[Element, list[Element]] = {}
+    for line in page.iter("{*}TextLine"):
+        regions.setdefault(line.getparent(), []).append(line)
+    in_order = (element for found in regions.values() for element in _in_own_order(found))
+    lines = [(element, _line(element, places[element])) for element in in_order]
     width, height = number(page.get("imageWidth")), number(page.get("imageHeight"))
     name = (page.get("imageFilename") or "").strip()
     return XmlPage(
@@ -53,15 +57,6 @@ def _page(page: Element, places: dict[Element, int]) -> XmlPage:
         unit="pixel",
         lines=in_reading_order(lines, _ranks(page), "id"),
     )
-
-
-def _lines_by_region(page: Element) -> Iterator[Element]:
-    """Lines in document order, those of one region in their own."""
-    regions: dict[Element, list[Element]] = {}
-    for line in page.iter("{*}TextLine"):
-        regions.setdefault(line.getparent(), []).append(line)
-    for lines in regions.values():
-        yield from _in_own_order(lines)
 
 
 def _in_own_order(lines: list[Element]) -> list[Element]:

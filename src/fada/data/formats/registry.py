@@ -14,13 +14,13 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias
 
 from fada.common.tables import TEXT_SUFFIXES
-from fada.data.line import LineSet, Provenance, Transcription
+from fada.data.line import LineSet
 from fada.data.places import AUDIO_SUFFIXES, GT_SUFFIX, IMAGE_SUFFIXES, PDF
 from fada.data.reading import Reading
 from fada.errors import EXTRAS, FadaError, missing_extra
@@ -28,18 +28,12 @@ from fada.errors import EXTRAS, FadaError, missing_extra
 GROUP = "fada.formats"
 
 
-class Opener(Protocol):
-    """`open`: the lines of files of one kind."""
+Opener: TypeAlias = Callable[[Path, list[Path], Reading], LineSet]
+"""`open`: from a source and its files of one kind to their lines."""
 
-    def __call__(self, source: Path, files: list[Path], reading: Reading) -> LineSet: ...
-
-
-class Writer(Protocol):
-    """`write`: writes transcriptions to a file or a folder, and says which files it wrote."""
-
-    def __call__(
-        self, results: Iterable[Transcription], destination: Path, *, format: str, provenance: Provenance
-    ) -> list[Path]: ...
+Writer: TypeAlias = Callable[..., list[Path]]
+"""`write`: writes transcriptions to a file or a folder (`results`, `destination`; by name `format`, `provenance`), and
+says which files it wrote."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +61,19 @@ class Format:
     needs_image: bool = False
     package: str | None = None
 
-    @cached_property
-    def _module(self) -> Any:
-        return importlib.import_module(self.home) if isinstance(self.home, str) else self.home
-
     @property
     def open(self) -> Opener:
-        """The function that reads it."""
-        return cast(Opener, self._function("open", "read"))
+        return self._function("open", "read")
 
     @property
     def write(self) -> Writer:
-        """The function that writes it."""
-        return cast(Writer, self._function("write", "written"))
+        return self._function("write", "written")
 
-    def _function(self, name: str, done: str) -> Callable[..., Any]:
-        found = getattr(self._module, name, None)
-        if found is None:
+    def _function(self, name: str, done: str) -> Any:
+        module = importlib.import_module(self.home) if isinstance(self.home, str) else self.home
+        if not hasattr(module, name):
             raise FadaError(f"the format {self.name} cannot be {done}.")
-        return cast(Callable[..., Any], found)
+        return getattr(module, name)
 
     def is_folder(self, destination: Path) -> bool:
         """Whether it is written as a folder of files rather than as one file."""

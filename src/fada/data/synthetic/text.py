@@ -71,7 +71,8 @@ def load_vocabulary(language: str) -> Vocabulary:
     frequencies = islice(wordfreq.get_frequency_dict(language).items(), 4 * _VOCABULARY_SIZE)  # most frequent first
     for word, frequency in frequencies:
         if LETTERS(word) == word and not unicodedata.category(word[0]).startswith("M"):
-            spelt = _final_sigma(word)
+            # wordfreq folds the final form of sigma away; Greek readers and writers want it back.
+            spelt = word[:-1] + "ς" if len(word) > 1 and word.endswith("σ") else word
             listed[spelt] = listed.get(spelt, 0.0) + frequency
     listed = _in_the_main_scripts(listed)
     letters = _letter_masses(listed)
@@ -82,11 +83,6 @@ def load_vocabulary(language: str) -> Vocabulary:
     probabilities = np.array([frequency for _, frequency in kept])
     alphabet = tuple(sorted(set().union(*words)))
     return Vocabulary(words, probabilities / probabilities.sum(), alphabet, _letter_counts(words, alphabet))
-
-
-def _final_sigma(word: str) -> str:
-    """wordfreq folds the final form of sigma away; Greek readers and writers want it back."""
-    return word[:-1] + "ς" if len(word) > 1 and word.endswith("σ") else word
 
 
 def _in_the_main_scripts(listed: Mapping[str, float]) -> dict[str, float]:

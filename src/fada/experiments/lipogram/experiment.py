@@ -89,7 +89,6 @@ class LipogramRecipe(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LipogramRecipe":
-        """Read a YAML recipe."""
         return validated(cls, read_recipe(path), path)
 
     def quick(self) -> "LipogramRecipe":

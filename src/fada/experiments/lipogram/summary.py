@@ -18,29 +18,21 @@ from fada.experiments.lipogram.effects import Tuning
 from fada.experiments.lipogram.readability import words_of
 from fada.experiments.lipogram.story import Story, forbidden_characters, violating_words
 
-METRICS = (
-    "outputs",
-    "words",
-    "perplexity",
-    "flesch",
-    "distinct_1",
-    "distinct_2",
-    "repetition",
-    "unknown",
-    "length",
-    "complete",
-)
-_COLUMNS = {
+_HEADS = {
     "outputs": "outputs violating %",
     "words": "words violating %",
     "perplexity": "perplexity",
     "flesch": "Flesch",
+    "distinct_1": "",
     "distinct_2": "distinct-2 %",
     "repetition": "repetition %",
     "unknown": "unknown words %",
     "length": "words",
     "complete": "ends with a sentence %",
 }
+"""Figures of stories and what they are called in the tables, as far as they stand there."""
+METRICS = tuple(_HEADS)
+_COLUMNS = {name: head for name, head in _HEADS.items() if head}
 
 
 class Written(BaseModel, extra="forbid"):
@@ -62,7 +54,6 @@ class Written(BaseModel, extra="forbid"):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Written":
-        """Read one file."""
         found = validated(cls, read_json(path), path)
         if missing := sorted({*METRICS} - {*found.metrics}):
             raise FadaError(f"{path}: the figure {missing[0]} is missing. Delete the file, and it is made again.")
@@ -97,7 +88,6 @@ class Row(BaseModel):
     def of(
         cls, search: str, letter: str, variant: str, records: Sequence[Written], against: dict[str, Change]
     ) -> "Row":
-        """The means of some cells."""
         seeds = sorted({record.seed for record in records})
         figures = {
             name: mean_sem([fmean(r.metrics[name] for r in records if r.seed == seed) for seed in seeds])
@@ -129,7 +119,6 @@ class Rate(BaseModel):
     def of(
         cls, letter: str, records: Sequence[Written], factor: float | None = None, requested: float | None = None
     ) -> "Rate":
-        """The means of some cells."""
         if any(letter not in record.frequencies for record in records):
             raise FadaError(f"stories without the frequency of {letter!r}, whose rate the recipe asks for.")
         realised = mean_sem([record.frequencies[letter] for record in records])
@@ -179,7 +168,6 @@ class Summary(BaseModel):
     author: list[AuthorRow]
 
     def to_markdown(self) -> str:
-        """The tables."""
         parts = []
         for search in dict.fromkeys(row.search for row in self.rows):
             rows = [row for row in self.rows if row.search == search]
