@@ -111,9 +111,7 @@ def _exponential_sum(typing_context: Any, values: Any, many: Any) -> Any:
         # The last block ends with the last number; what it shares with the one before counts there.
         last = builder.sub(size, context.get_constant(types.int64, BLOCK))
         shared = builder.trunc(builder.and_(builder.neg(size), context.get_constant(types.int64, BLOCK - 1)), whole)
-        counted = builder.icmp_signed(
-            ">=", ir.Constant(wholes, list(range(BLOCK))), _block_of(builder, whole, shared)
-        )
+        counted = builder.icmp_signed(">=", ir.Constant(wholes, list(range(BLOCK))), _block_of(builder, whole, shared))
         total = cgutils.alloca_once_value(builder, builder.select(counted, exponentials(last), all_of(0.0)))
         step = context.get_constant(types.int64, BLOCK)
         with cgutils.for_range_slice(builder, context.get_constant(types.int64, 0), last, step) as (first, _):
