@@ -22,7 +22,7 @@ _BLOCK = 1024  # more columns than this are smoothed in blocks: the matrix that 
 
 _ALONE, _ALONE_DOT = 1 << 18, 10_000
 """Multiplications of a product of matrices (of vectors) that numpy's OpenBLAS does itself. It gives more of them to
-threads, which wait for each other by counting: on a busy machine, sixty times the work."""
+threads, which are busy while they wait for each other: where others want the cores, many times the work."""
 
 Floats = NDArray[np.float32]
 
