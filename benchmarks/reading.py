@@ -46,15 +46,17 @@ def rows(options: Options) -> Iterator[Row]:
         variables = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
         both = tuple({**variables, "PYTHONPATH": str(place)} for place in (REPOSITORY / "src", earlier / "src"))
         against = f"commit {options.base}"
+        many = str(work / "lines.parquet"), "--threads", "1", "--out"
+        read = ["transcribe", "french"]
+        for what, option in ((read, []), (read, ["--looks", "1"]), (["emit", "medieval"], [])):
+            ending = ".npz" if what[0] == "emit" else ".tsv"
+            ours, theirs = ([*COMMAND, *what, *many, str(work / f"{name}{ending}")] for name in ("ours", "theirs"))
+            found = alternating_commands([*ours, *option], theirs, options.rounds, (both[0], both[1]))
+            told = " ".join([*what, *option])
+            yield Row(f"`fada {told}`, {len(lines)} lines, start-up included", against, *found, goal="2")
         one = [*COMMAND, "transcribe", "french", str(work / "line.png")]
         found = alternating_commands(one, one, options.rounds, (both[0], both[1]))
         yield Row("`fada transcribe french line.png`, compiled before", against, *found, goal="1.5 s")
-        many = str(work / "lines.parquet"), "--threads", "1", "--out"
-        for what in (["emit", "medieval"], ["transcribe", "french"]):
-            ending = ".npz" if what[0] == "emit" else ".tsv"
-            ours, theirs = ([*COMMAND, *what, *many, str(work / f"{name}{ending}")] for name in ("ours", "theirs"))
-            found = alternating_commands(ours, theirs, options.rounds, (both[0], both[1]))
-            yield Row(f"`fada {' '.join(what)}`, {len(lines)} lines, start-up included", against, *found, goal="2")
 
 
 def straightening(lines: list[Line], rounds: int) -> Row:

@@ -757,8 +757,8 @@ def test_many_classes_are_searched_exactly_too() -> None:
     assert_same(decoder.decode(log_probs, nbest=4), expected)
 
 
-@pytest.mark.parametrize(("beam", "classes"), [(12, 15), (13, 16), (13, 17), (40, 33)])
-def test_few_and_many_hypotheses_and_blocks_of_classes_are_searched_exactly(beam: int, classes: int) -> None:
+@pytest.mark.parametrize(("beam", "classes"), [(12, 15), (13, 16), (13, 17), (32, 40), (40, 33)])
+def test_few_some_and_many_hypotheses_and_blocks_of_classes_are_searched_exactly(beam: int, classes: int) -> None:
     rng = np.random.default_rng(beam + classes)
     decoder = CTCBeamDecoder(["", *(chr(0x61 + i) for i in range(classes - 1))], beam_size=beam)
     log_probs = random_log_probs(rng, 10, classes)

@@ -1,5 +1,6 @@
 """Straightening against the same steps with the filters of scipy, at every column."""
 
+import time
 import tracemalloc
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from fada.models.line_image import _bell, _smoothed_across, _smoothing, ink_of, straighten
+from fada.models.line_image import _bell, _dot, _product, _smoothed_across, _smoothing, ink_of, straighten
 from tests.support.training_lines import drawn_line
 
 
@@ -176,3 +177,23 @@ def test_no_shape_of_an_image_needs_much_memory(size: tuple[int, int]) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 300e6
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(1, 1, 1), (40, 60, 70), (100, 100, 333), (7, 1500, 900), (512, 512, 70)]
+)
+def test_products_in_parts_are_those_of_the_whole(rows: int, inner: int, columns: int) -> None:
+    rng = np.random.default_rng(rows)
+    a, b = rng.random((rows, inner), np.float32), rng.random((inner, columns), np.float32)
+    np.testing.assert_allclose(_product(a[:, ::-1], b), a[:, ::-1].astype(float) @ b, rtol=1e-5)
+    assert _dot(b, b) == pytest.approx(np.sum(b.astype(float) ** 2), rel=1e-5)
+
+
+def test_a_line_is_straightened_on_one_thread() -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (120, 1500)).astype(np.uint8)
+    straighten(grey, 40)
+    whole, here = time.process_time(), time.thread_time()
+    for _ in range(20):
+        straighten(grey, 40)
+    here = time.thread_time() - here
+    assert time.process_time() - whole - here < 0.3 * here

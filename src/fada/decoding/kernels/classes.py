@@ -9,7 +9,7 @@ from numba import njit
 from fada.decoding.kernels.best import make_heap, sift_down
 from fada.decoding.kernels.memory import INLINED, PART, Beam, shifted
 from fada.decoding.kernels.records import Terms
-from fada.decoding.kernels.vectors import BLOCK, exponentials, reaching, trailing_zeros
+from fada.decoding.kernels.vectors import BLOCK, exponential_sum, reaching, trailing_zeros
 
 FEW = 32
 """Up to this number, classes are sorted; more of them are taken from a heap as they are needed."""
@@ -18,14 +18,11 @@ FEW = 32
 @njit(**PART)
 def _row_sum(frame: Any, V: int) -> np.floating:
     """Σ exp of a frame, at most 6 % too high; not about 1 if NaN or +inf is in it."""
+    if V >= BLOCK:
+        return exponential_sum(frame, V)
     total = np.float32(0.0)
-    if V < BLOCK:
-        for c in range(V):
-            total += np.float32(math.exp(min(frame[c], 88.0)))
-    for i in range(V // BLOCK):
-        total += exponentials(shifted(frame, BLOCK * i), 0)
-    if V > BLOCK and V % BLOCK > 0:
-        total += exponentials(shifted(frame, V - BLOCK), BLOCK - V % BLOCK)
+    for c in range(V):
+        total += np.float32(math.exp(min(frame[c], 88.0)))
     return total
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numba import carray, njit
 
 from fada.decoding.kernels.automaton import Automaton, step
-from fada.decoding.kernels.best import insert, make_heap, sift_down
+from fada.decoding.kernels.best import insert, keep_best, make_heap, sift_down
 from fada.decoding.kernels.classes import (
     FEW,
     contributions,
@@ -56,6 +56,7 @@ from fada.decoding.kernels.memory import (
     PRODUCTS,
     REACH,
     REST,
+    ROOM,
     SQUARES,
     STATUS,
     TAIL,
@@ -90,8 +91,8 @@ from fada.decoding.kernels.records import (
 from fada.decoding.kernels.vectors import BLOCK, fetch
 
 _LOWEST = -1e300
-_FEW_HYPOTHESES = 12
-"""So many are kept in order; more of them in a heap, the worst in front."""
+_FEW_HYPOTHESES, _SOME_HYPOTHESES = 12, ROOM // 2
+"""So many are kept in order, so many are chosen from ROOM at once; more of them are kept in a heap, the worst in front."""
 _ROUNDING = 1.0 + 1e-12
 _ROUNDED = 1e-9
 """No score is wrong by as much."""
@@ -478,10 +479,11 @@ def _extend(
     lam, K, V = terms.lam, terms.K, terms.V
     now = beam.counter[FRAME]
     per_weight = 1.0 / terms.lm_weight if lm is not None else 0.0
-    if K <= _FEW_HYPOTHESES:
+    few, some = K <= _FEW_HYPOTHESES, _FEW_HYPOTHESES < K <= _SOME_HYPOTHESES
+    if few:
         for i in range(size):
             insert(beam.score, beam.key, i, K, beam.score[i], beam.key[i])
-    elif size == K:
+    elif size == K and not some:
         make_heap(beam.score, beam.key, K)
     added = 0
     many = ready = 1
@@ -490,6 +492,9 @@ def _extend(
     best_gain[0] = beam.gain[best]
     for turn in range(2):
         if turn == 1:
+            if size > K:
+                lowest_score = keep_best(beam.score, beam.key, size, K)
+                size = K
             many = gather(beam, V, best, max(lowest_score - best_base, _LOWEST))
             ready = many if many <= FEW else 0
         for a in range(n_active if many > 0 else 0):
@@ -543,9 +548,18 @@ def _extend(
                     _fetch_ahead(beam, terms, lm, at)
                 key = (np.int64(s) << terms.shift) | c
                 added += 1
-                if K <= _FEW_HYPOTHESES:
+                if few:
                     size = insert(beam.score, beam.key, size, K, value, key)
                     lowest_score = beam.score[K - 1] if size == K else lowest_score
+                elif some:
+                    if size == ROOM:
+                        lowest_score = keep_best(beam.score, beam.key, size, K)
+                        size = K
+                        if value < lowest_score:
+                            continue
+                    beam.score[size] = value
+                    beam.key[size] = key
+                    size += 1
                 elif size < K:
                     beam.score[size] = value
                     beam.key[size] = key
@@ -558,6 +572,9 @@ def _extend(
                     beam.key[0] = key
                     sift_down(beam.score, beam.key, np.int64(0), K)
                     lowest_score = beam.score[0]
+    if size > K:
+        keep_best(beam.score, beam.key, size, K)
+        size = K
     return size, added
 
 

@@ -40,6 +40,8 @@ NODE, LAST, TAIL, LENGTH, HIGHEST, PLACES = 0, 1, 2, 3, 4, 8
 """Its node in the trie, its last label, its tail (see `_symbols`), its number of characters and their highest count."""
 STATUS, NODES, FREE, FRAME, COUNTERS = 0, 1, 2, 3, 4
 """How the line stands, how many nodes and free slots there are; the frames counted from 1 to 255, over and over."""
+ROOM = 64
+"""At least so many may want to enter the next beam before the best of them are chosen: one bit for each."""
 MEMO = 4096
 """So many answers of the language model are remembered, a power of two."""
 
@@ -70,9 +72,9 @@ class Beam(NamedTuple):
     sibling: np.ndarray
     slot_of: np.ndarray
     score: np.ndarray
-    """(K + 1,) float64 of what enters the next beam."""
+    """(entries,) float64 of what may enter the next beam."""
     key: np.ndarray
-    """(K + 1,) int64 its slot and class."""
+    """(entries,) int64 its slot and class."""
     gain: np.ndarray
     """(V,) float64 the most each class can add in this frame; -inf up to the next multiple of BLOCK."""
     ceiling: np.ndarray
@@ -215,7 +217,7 @@ class Sizes(NamedTuple):
     """64-bit words for the counts of all slots; 0 if they are not followed."""
     hypotheses: int
     entries: int
-    """Of the next beam, and one that leaves."""
+    """What may enter the next beam."""
     classes: int
     gains: int
     """Of whole blocks of classes."""
@@ -253,7 +255,7 @@ class Sizes(NamedTuple):
             children=slots * classes,
             words=slots * words_each,
             hypotheses=hypotheses,
-            entries=hypotheses + 1,
+            entries=max(hypotheses, ROOM),
             classes=classes,
             gains=BLOCK * blocks,
             blocks=blocks,
