@@ -168,7 +168,8 @@ def test_the_desk_looks_at_lines_as_often_as_the_command_does(tmp_path: Path) ->
     list(read("medieval", [one | {"outline": outline, "baseline": baseline}], str(tmp_path), 5))
     with np.load(tmp_path / "one.npz") as stored:
         found = stored["log_probs"]
-    crop = PageCrop(tmp_path / "page.png", (width, height), tuple(outline), tuple(baseline))
+    corners = tuple((x, y) for x, y in outline)
+    crop = PageCrop(tmp_path / "page.png", (width, height), corners, tuple(baseline))
     recognizer = load_recognizer("medieval")
     once = recognizer.emit([Line("1", image=crop)]).log_probs[0]
     recognizer.use_looks(USUAL)

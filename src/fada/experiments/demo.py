@@ -38,7 +38,14 @@ MANUSCRIPT, LANGUAGE, DOMAIN = "Paris, BnF, latin 17901", "la", "Latin, 11th cen
 FEW, MOST = 8, 24
 RUNGS = (
     Rung("plain reading", "nothing", ""),
-    Rung("finding its language", "nothing: the language found, unsure lines looked at again", "", "inferred", 0, USUAL),
+    Rung(
+        "finding its language and looking again",
+        "nothing: the language found, unsure lines looked at again",
+        "",
+        "inferred",
+        0,
+        USUAL,
+    ),
     Rung(f"learning from {FEW} corrected lines", f"{FEW} corrected lines", "", "inferred", FEW, USUAL),
     Rung(f"learning from {MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST, USUAL),
 )
