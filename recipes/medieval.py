@@ -32,7 +32,8 @@ def unseen() -> set[str]:
     return {one["manuscript"] for one in (*listed["arena"], *listed["demo"])}
 
 
-def _split_of(split: str, page: str) -> str:
+def split_of(split: str, page: str) -> str:
+    """Where the lines of a page go that its source gives to a split."""
     if split != "validation":
         return split
     digest = hashlib.sha256(page.encode()).digest()
@@ -56,7 +57,7 @@ def main(data: Path, out: Path) -> None:
             language = line.extra.get("language") or "fr"
             page = str(line.extra["page"])
             extra = {
-                "split": _split_of(split, f"{manuscript}/{page}"),
+                "split": split_of(split, f"{manuscript}/{page}"),
                 "manuscript": manuscript,
                 "page": page,
                 "source": name,

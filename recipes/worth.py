@@ -7,7 +7,8 @@ none of them: the training lines of `latin_script`. Medieval: other pages than i
 lines of `latin_script` and of `catmus_fr`; at least 10 lines). The law is fitted to all of them. Its spread is that of
 manuscripts about the law of the *other* model: a manuscript that no law and no model knows is as far off as that, while
 about their own law the manuscripts lie closer. Text is worth what it brings either model, with text of other
-manuscripts in the language alone: training lines, and files of `texts` that do not name the manuscript.
+manuscripts in the language alone: training lines, and files of `texts` that do not name the manuscript. Lines are
+looked at as `fada transcribe` does on a CPU: again where the network is unsure of them.
 """
 
 import math
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import yaml
+from medieval import split_of
 from unseen import text_sources
 
 from fada import load_recognizer, read_lines
@@ -31,6 +33,7 @@ from fada.evaluation.edits import score_lines
 from fada.experiments.worth import NORMAL_80, doubts
 from fada.models.ctc import CTCRecognizer
 from fada.models.folders import resolve
+from fada.models.looks import USUAL
 
 MOST = 24
 LEAST = {"french": 24, "medieval": 10}
@@ -44,11 +47,13 @@ UNSEEN = {one["manuscript"] for group in LISTED.values() for one in group}
 
 
 def manuscripts(paths: list[Path], least: int) -> Lines:
-    """Lines by language and manuscript, evenly drawn."""
+    """Lines by language and manuscript, evenly drawn; none of the validation pages that `medieval` learnt from."""
     of: Lines = defaultdict(list)
     for path in paths:
         for line in read_lines(path):
-            of[str(line.extra.get("language") or "fr"), str(line.extra["manuscript"])].append(line)
+            page = f"{line.extra['manuscript']}/{line.extra['page']}"
+            if path.stem != "validation" or split_of("validation", page) == "validation":
+                of[str(line.extra.get("language") or "fr"), str(line.extra["manuscript"])].append(line)
     return {
         key: [lines[i] for i in np.unique(np.linspace(0, len(lines) - 1, MOST).round().astype(int))]
         for key, lines in sorted(of.items())
@@ -102,6 +107,7 @@ def main(data: Path) -> None:
     for model, chosen in sets.items():
         recognizer = load_recognizer(model)
         assert isinstance(recognizer, CTCRecognizer)
+        recognizer.use_looks(USUAL)
         for (language, name), lines in chosen.items():
             emissions = recognizer.emit(lines)
             doubt, characters, _ = doubts(emissions)

@@ -67,9 +67,12 @@ def test_every_rung_is_read_once_and_kept(arena: Arena, tmp_path: Path) -> None:
     assert len(files) == len(RUNGS)
     plain = Read.model_validate_json((folder / "a" / "plain.json").read_text("utf-8"))
     assert plain.references
+    as_read = Read.model_validate_json((folder / "a" / "inferred-again.json").read_text("utf-8"))
+    assert as_read.about.predicted is not None
     assert len(plain.texts) == len(plain.ids) == len(set(plain.ids))
     text = (folder / "table.md").read_text("utf-8")
     assert re.search(r"The language is right [01] of 1 times\.", text)
+    assert re.search(r"[01] of 1 are inside the interval", text)
     for rung in RUNGS:
         assert rung.title in text
         assert rung.short in text

@@ -7,6 +7,7 @@ import pytest
 
 from fada.data.source import read_lines
 from fada.experiments.demo import MOST, RUNGS, SAMPLE, demo
+from fada.models.looks import USUAL
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +26,7 @@ def test_the_demo_tells_every_rung_and_goes_on_where_it_was(tmp_path: Path) -> N
     done = demo(tmp_path, quick=True)
     rows = done.rows()
     assert [row["what the reader has"] for row in rows] == [rung.title for rung in RUNGS]
+    assert [rung.looks for rung in RUNGS] == [1, *[USUAL] * 3]  # as `fada transcribe` reads
     page = done.report.read_text("utf-8")
     assert "latin 17901" in page
     assert "Glaise" in page

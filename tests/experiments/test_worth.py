@@ -2,14 +2,14 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from fada import FadaError
+from fada import FadaError, load_recognizer
 from fada.data.formats.parquet import write_parquet
 from fada.decoding.emissions import Emissions
 from fada.decoding.knowledge import Knowledge
@@ -106,6 +106,10 @@ def test_the_command_tells_it_of_lines_without_text(tmp_path: Path) -> None:
     told = json.loads(run_fada(*command, "--targets", tmp_path / "targets.json", "--json").stdout)
     assert told["text_bits"] is None
     assert "text" not in told["expected"]
+    recognizer = load_recognizer(tmp_path / "model")
+    recognizer.use_looks("auto")  # as `fada transcribe` does
+    known = Knowledge.from_texts([str(line.text) for line in lines], name="text")
+    assert told["predicted"] == asdict(worth(recognizer.emit(lines), known).predicted)
     shown = run_fada(*command).output
     assert "correct first" in shown
     assert "24 corrected lines" in shown

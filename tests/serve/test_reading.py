@@ -16,13 +16,18 @@ import pytest
 import torch
 from PIL import Image
 
+from fada.data.crop import PageCrop
 from fada.data.images import png
+from fada.data.line import Line
 from fada.data.segment.photographs import photographs
 from fada.data.synthetic.pages import Layout, make_page
 from fada.models.crnn import CRNNRecognizer
+from fada.models.looks import USUAL
+from fada.models.registry import load_recognizer
 from fada.serve.jobs import Cancelled, Worker, WorkerLostError
 from fada.serve.reading import Reader, completed_draft, corrected_doubt, expected_word_error, word_doubt
-from fada.serve.worker import segment
+from fada.serve.shapes import box
+from fada.serve.worker import read, segment
 from tests.support.desks import SYMBOLS, finished, line_picture, opened, put_document, spelt
 from tests.support.drawn import drawn_lines
 from tests.support.telephones import heic
@@ -152,6 +157,24 @@ def test_a_worker_that_is_killed_fails_its_page_and_nothing_else(client: Any) ->
     assert [page["state"] for page in pages] == ["failed", "read"]
     assert "ended unexpectedly" in pages[0]["message"]
     assert worker.pid not in (None, pid)
+
+
+def test_the_desk_looks_at_lines_as_often_as_the_command_does(tmp_path: Path) -> None:
+    picture = line_picture("the quick brown fox", 60)
+    picture.save(tmp_path / "page.png")
+    width, height = picture.size
+    outline, baseline = box(width, height), [(0.0, 45.0), (float(width), 45.0)]
+    one = {"id": 1, "page": str(tmp_path / "page.png"), "size": (width, height), "upright": True, "emission": "one"}
+    list(read("medieval", [one | {"outline": outline, "baseline": baseline}], str(tmp_path), 5))
+    with np.load(tmp_path / "one.npz") as stored:
+        found = stored["log_probs"]
+    corners = tuple((x, y) for x, y in outline)
+    crop = PageCrop(tmp_path / "page.png", (width, height), corners, tuple(baseline))
+    recognizer = load_recognizer("medieval")
+    once = recognizer.emit([Line("1", image=crop)]).log_probs[0]
+    recognizer.use_looks(USUAL)
+    np.testing.assert_array_equal(found, recognizer.emit([Line("1", image=crop)]).log_probs[0])
+    assert not np.array_equal(found, once)
 
 
 @pytest.mark.parametrize(("lies", "told"), [(90, "lay on its side"), (180, "stood on its head")])

@@ -22,7 +22,7 @@ from fada.data.line import Line
 from fada.decoding.knowledge import Decoder, Knowledge, knowledge_of_model
 from fada.models import registry
 from fada.targets.target_set import TargetSet
-from fada.training.adapt import RECORD, REPLAY, Adapting, adapt
+from fada.training.adapt import CHANCE, RECORD, REPLAY, Adaptation, Adapting, _judged, adapt
 from fada.training.folds import AdaptSettings, fine_tune
 from tests.support import model_folders
 from tests.support.commands import FADA, run_fada
@@ -81,13 +81,35 @@ def test_a_new_character_is_learnt(base: Path, corrected: list[Line], tmp_path: 
         assert "ꝑ" in load_recognizer(tmp_path / "mine").symbols  # type: ignore[attr-defined]
 
 
-def test_what_does_not_help_is_not_kept(base: Path, corrected: list[Line], tmp_path: Path) -> None:
+def test_what_harms_is_not_kept(base: Path, corrected: list[Line], tmp_path: Path) -> None:
     texts = load_recognizer(base).transcribe(corrected)
     known = [replace(line, text=text) for line, text in zip(corrected, texts, strict=True)]  # little is left to learn
-    done = adapt(str(base), known, tmp_path / "mine", QUICK)
+    done = adapt(str(base), known, tmp_path / "mine", QUICK.model_copy(update={"learning_rate": 0.05}))
     assert not done.kept
+    assert done.p_value < CHANCE
     old, new = load_recognizer(base), load_recognizer(tmp_path / "mine")
     assert new.transcribe(corrected) == old.transcribe(corrected)
+
+
+def test_the_old_model_is_given_back_only_for_harm_beyond_chance_and_the_rest_is_told() -> None:
+    texts, wrong = ["abcdefgh"] * 8, ["abcdefgx"] * 8
+
+    def judged(before: list[str], after: list[str]) -> Adaptation:
+        return Adaptation(**_judged(texts, before, after, 3))
+
+    gain = judged(wrong, texts)
+    assert (gain.kept, gain.verdict) == (True, "")
+    same = judged(wrong, wrong)
+    one_more = judged(wrong[:1] + texts[1:], wrong[:2] + texts[2:])
+    for undecided in (same, one_more):
+        assert undecided.kept
+        assert "8 lines cannot tell whether that is a gain. The adapted model is kept" in undecided.verdict
+    harm = judged(texts, wrong)
+    assert not harm.kept
+    assert harm.verdict.startswith("More errors, beyond chance: the model stays as it was.")
+    strange = judged(["xxxxxxxx"] * 8, ["xxxxxxxh"] * 8)
+    assert strange.kept
+    assert strange.verdict == "The model reads these lines quite otherwise: check that each text is that of its image."
 
 
 def test_lines_to_remember_by_come_with_the_model(base: Path, corrected: list[Line], tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def adapt(
 ) -> None:
     """Fine-tune a model on 5 to 100 corrected lines, and tell what that is worth on lines it did not see.
 
-    Every line is read by a model that was trained without it. If that brings nothing, the old model is kept. After an
-    interruption the same command goes on.
+    Every line is read by a model that was trained without it. If that makes more errors than before, beyond chance, the
+    old model is kept. After an interruption the same command goes on.
     """
     import torch
 
@@ -86,8 +86,8 @@ def adapt(
     )
     if done.with_text is not None:
         echo(f"CER {done.with_text:.2f} % with what is known besides")
-    if not done.kept:
-        echo(f"no gain: {out} holds the model as it was. Correct more lines, or check that these are right.")
+    if done.verdict:
+        echo(done.verdict)
     for count, rate in list(done.expected.items())[1:]:
         echo(f"with {count} lines about {rate:.1f} % can be expected")
     if done.new_characters:

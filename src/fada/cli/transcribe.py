@@ -137,8 +137,10 @@ def transcribe(
 
 def looks_of(given: str | None, device: str) -> "Looks":
     """How often to look at a line: `--looks`, or what suits the device."""
+    from fada.models.looks import USUAL
+
     if given is None:
-        return "auto" if device == "cpu" else 1
+        return USUAL if device == "cpu" else 1
     if given == "auto":
         return "auto"
     if not given.isdecimal():

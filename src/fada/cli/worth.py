@@ -20,14 +20,17 @@ def worth(
 ) -> None:
     """Tell before any work what it would bring: the error to expect, what text can add, which lines to correct first.
 
-    Nothing is needed but the lines. Without a text the language is found among those that the model knows.
+    Nothing is needed but the lines. Without a text the language is found among those that the model knows, and the
+    rate to expect with text is that of `fada transcribe` as it is. Lines are looked at as it looks at them.
     """
     from fada.cli.transcribe import show_problems
     from fada.experiments.worth import worth as run
     from fada.jobs.prepare import open_model
     from fada.models.folders import resolve
+    from fada.models.looks import USUAL
 
     recognizer, lines = open_model(model, inputs, threads, **reading.given())
+    recognizer.use_looks(USUAL)
     emissions = recognizer.emit(lines)
     show_problems([str(one) for one in lines.skipped], lines.notes)
     given, domain = known.told().of_emissions(resolve(model), emissions, reading.domain)
@@ -36,7 +39,7 @@ def worth(
         print_json({**told.to_dict(), "domain": domain})
         return
     echo(f"{told.lines} lines, {told.characters:,} characters read; domain: {domain}")
-    rows = [{"what you have": "nothing: plain reading", "CER to expect (80 % interval)": str(told.predicted)}]
+    rows = [{"what you have": "nothing: reading without text", "CER to expect (80 % interval)": str(told.predicted)}]
     rows += [{"what you have": n, "CER to expect (80 % interval)": str(rate)} for n, rate in told.expected.items()]
     print_rows(rows)
     echo(f"the recogniser leaves {told.open_bits:.2f} bits per character open")

@@ -38,7 +38,7 @@ from fada.evaluation.systems import SystemsEvaluation, evaluate_systems
 from fada.evaluation.table import markdown_table
 from fada.experiments.division import divided, drawn, page_of
 from fada.experiments.ladder import RUNGS, About, Ladder, Rung
-from fada.experiments.worth import Rate, predict
+from fada.experiments.worth import Rate
 from fada.models.folders import DEFAULT_MODEL, resolve
 from fada.models.registry import load_recognizer
 from fada.training.adapt import RECORD, AdaptSettings, adapt
@@ -52,6 +52,8 @@ PAGE = "page"
 RESAMPLES = 10_000
 MOST = max(rung.corrected for rung in RUNGS)
 PLAIN = RUNGS[0]
+AS_READ = next(rung for rung in RUNGS if rung.name == "inferred-again")
+"""What `fada transcribe` does without being told anything."""
 
 
 class Manuscript(BaseModel, extra="ignore", frozen=True):
@@ -258,7 +260,7 @@ class Arena:
         for rung in rungs:
             started = time.monotonic()
             texts, told = ladder.read(rung, one.language)
-            predicted = predict(ladder.seen()) if rung is PLAIN else None
+            predicted = ladder.predicted(rung, one.language) if rung is AS_READ else None
             read = Read(
                 manuscript=one.manuscript,
                 rung=rung.name,
@@ -464,13 +466,13 @@ def _right(found: Found) -> Iterator[str]:
 def _predicted_table(found: Found, evaluation: SystemsEvaluation) -> Iterator[str]:
     rows, inside = [], 0
     for one in found.manuscripts:
-        predicted = found.reads[one.manuscript, PLAIN.name, 0].about.predicted
+        predicted = found.reads[one.manuscript, AS_READ.name, 0].about.predicted
         if predicted:
-            real = evaluation.evaluations[PLAIN.name].per_domain[one.manuscript].cer
+            real = evaluation.evaluations[AS_READ.name].per_domain[one.manuscript].cer
             inside += predicted.low <= real <= predicted.high
             between = f"{predicted.low:.1f} to {predicted.high:.1f}"
             rows.append([one.manuscript, f"{predicted.cer:.1f}", between, f"{real:.1f}"])
     if rows:
-        yield from ("### Predicted without ground truth (`fada worth`) against real: plain reading", "")
+        yield from ("### Predicted without ground truth (`fada worth`) against real: as `fada transcribe` reads", "")
         yield markdown_table(["manuscript", "predicted CER", "80 % interval", "real CER"], rows)
         yield f"{inside} of {len(rows)} are inside the interval."

@@ -24,6 +24,7 @@ from fada.evaluation.predictions import PREDICTIONS, Systems
 from fada.experiments.division import drawn
 from fada.experiments.ladder import Ladder, Rung
 from fada.models.folders import DEFAULT_MODEL, resolve
+from fada.models.looks import USUAL
 from fada.models.registry import load_recognizer
 from fada.report.page import write_report
 from fada.report.sections import View
@@ -37,9 +38,16 @@ MANUSCRIPT, LANGUAGE, DOMAIN = "Paris, BnF, latin 17901", "la", "Latin, 11th cen
 FEW, MOST = 8, 24
 RUNGS = (
     Rung("plain reading", "nothing", ""),
-    Rung("finding its language", "nothing: the language is found", "", "inferred"),
-    Rung(f"learning from {FEW} corrected lines", f"{FEW} corrected lines", "", "inferred", FEW),
-    Rung(f"learning from {MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST),
+    Rung(
+        "finding its language and looking again",
+        "nothing: the language found, unsure lines looked at again",
+        "",
+        "inferred",
+        0,
+        USUAL,
+    ),
+    Rung(f"learning from {FEW} corrected lines", f"{FEW} corrected lines", "", "inferred", FEW, USUAL),
+    Rung(f"learning from {MOST} corrected lines", f"{MOST} corrected lines", "", "inferred", MOST, USUAL),
 )
 QUICK = AdaptSettings(folds=2, epochs=1, fewest_steps=2)
 

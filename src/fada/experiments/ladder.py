@@ -14,6 +14,7 @@ from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
 from fada.distances import LAM
 from fada.errors import FadaError
+from fada.experiments.worth import Rate, worth
 from fada.models.looks import Looks
 from fada.models.recognizer import Recognizer
 from fada.targets.target_set import TargetSet
@@ -126,6 +127,12 @@ class Ladder:
             about.probabilities = {name: round(share, 4) for name, share in shares if share >= 0.01}
             about.centuries = {name: round(share, 4) for name, share in found.centuries}
         return texts, about
+
+    def predicted(self, rung: Rung, language: str) -> Rate:
+        """The error rate that `fada worth` tells of the rung beforehand: with its text, if one is used."""
+        emissions = self.seen(rung.looks)
+        told = worth(emissions, self._decided(rung.knowing, language, emissions).knowledge)
+        return told.expected.get("text", told.predicted)
 
     def _decided(self, knowing: Knowing, language: str, emissions: Emissions) -> Decision:
         """What the lines are read with."""

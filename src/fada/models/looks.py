@@ -17,6 +17,8 @@ LOOKS = ((0.0, 1.0), (0.1, 1.0), (-0.1, 1.0), (0.0, 0.94), (0.0, 1.06))
 """Slant (columns to a row, about the middle row) and width of each look; the first is the line as it is."""
 Looks = int | Literal["auto"]
 """How often a line is looked at; auto: once if the network is sure of it, else as often as it can."""
+USUAL: Looks = "auto"
+"""Where lines are read for a user on a CPU."""
 UNSURE = 0.05
 """Doubt of a mean frame (the probability of all classes but the best) from which a line is looked at again. Half of 493
 validation lines of `medieval` are above it; they bring nine tenths of what looking at all of them again does."""

@@ -120,7 +120,7 @@ class Recognizer(ABC):
         raise FadaError("has no decoder. Use it with TrOCR and Whisper models, or leave it out.")
 
     def transcribe(self, lines: "Readable | Iterable[Readable]", *, batch_size: int = 8, **options: Any) -> Any:
-        """The text of a line, or the texts of several, as ``fada transcribe`` reads them.
+        """The text of a line, or the texts of several, as ``fada transcribe --looks 1`` reads them; see `use_looks`.
 
         Args:
             lines: a file, its bytes, a Pillow image, a grey array or a :class:`fada.data.line.Line`; or several.

@@ -232,9 +232,12 @@ def _turned(file: Path, upright: bool, turn: int, made: Path) -> Answer:
 
 @lru_cache(maxsize=2)
 def _recognizer(model: str) -> Any:
+    from fada.models.looks import USUAL
     from fada.models.registry import load_recognizer
 
-    return load_recognizer(model)
+    recognizer = load_recognizer(model)
+    recognizer.use_looks(USUAL)
+    return recognizer
 
 
 def _alphabet(recognizer: Any) -> Answer:

@@ -50,7 +50,7 @@ def of_document(desk: Desk, document: int) -> dict[str, Any]:
 
 
 def _predicted(desk: Desk, document: int) -> dict[str, float] | None:
-    """The error rate to expect of a plain reading, with an 80 % interval; None for too few lines."""
+    """The error rate to expect of a reading without text, with an 80 % interval; None for too few lines."""
     from fada.decoding.emissions import Emissions
     from fada.experiments.worth import FEWEST, predict
 

@@ -1,9 +1,10 @@
 """A model made one's own: a trained recogniser, fine-tuned on a handful of corrected lines of one manuscript.
 
 The lines are divided into folds. For each fold a copy of the model is trained on the others and reads this one, so
-every line is read by a model that never saw it: that is what the adaptation is worth, and what the guard judges by. The
-adapted model is the mean of the weights of the folds' models, which all start from the same place. Finished folds are
-kept, so an interrupted adaptation goes on with the next one.
+every line is read by a model that never saw it: that is what the adaptation is worth, and what the guard judges by: if
+there are more errors than before, beyond chance, the old model is given back. The adapted model is the mean of the
+weights of the folds' models, which all start from the same place. Finished folds are kept, so an interrupted adaptation
+goes on with the next one.
 """
 
 import logging
@@ -53,6 +54,13 @@ REPLAY = "replay.parquet"
 """Lines in a model folder that the model could read before it was adapted."""
 _FOLD = "fold-{}.pt"
 _JOB = "job.json"
+CHANCE = 0.05
+"""More errors after than before with a smaller p-value are harm, and the old model is given back."""
+UNDECIDED = (2, 3)
+"""In how many, of how many trials on other manuscripts in which 8 lines showed neither a gain nor harm beyond chance,
+the adapted model read other pages better: `recipes/adapt_guard.py`."""
+STRANGE = 60.0
+"""CER in percent of the model as it was from which the texts may be those of other lines."""
 _TYPICAL = 8.0
 """Lines after which the error usually begins to fall like a power of their number."""
 
@@ -66,7 +74,7 @@ class Adaptation:
         before, after: CER in percent of the model as it was and as adapted.
         gain: after minus before, with its p-value.
         with_text: CER in percent as adapted, read with the knowledge and targets given; None if there were none.
-        kept: whether the adapted model was kept; otherwise the old one is in the folder.
+        kept: whether the adapted model was kept; if it read worse beyond chance, the old one is in the folder.
         expected: lines → CER to be expected of so many corrected lines.
         new_characters: learnt.
         next_lines: ids of unlabelled lines, those worth correcting first at the front.
@@ -88,6 +96,24 @@ class Adaptation:
     replayed: int = 0
     seconds: float = 0.0
 
+    @property
+    def verdict(self) -> str:
+        """What a user should know of the outcome besides its figures; empty where the lines brought a gain."""
+        told = []
+        if self.before > STRANGE:
+            told.append("The model reads these lines quite otherwise: check that each text is that of its image.")
+        if not self.kept:
+            told.append(
+                "More errors, beyond chance: the model stays as it was. Check that the corrected lines are right."
+            )
+        elif self.after >= self.before:
+            better, trials = UNDECIDED
+            told.append(
+                f"{self.lines} lines cannot tell whether that is a gain. The adapted model is kept: in {better} of "
+                f"{trials} trials on other manuscripts in which 8 lines showed no gain, it read other pages better."
+            )
+        return " ".join(told)
+
 
 class Adapting:
     """An adaptation that has begun: what its trainings need, and what becomes of them.
@@ -95,7 +121,7 @@ class Adapting:
     Args:
         model: a model folder, run folder, hub name or built-in model.
         lines: with text; at least 5.
-        out: the adapted model; if it does not read better than the old one, the old one.
+        out: the adapted model; if it reads worse than the old one beyond chance, the old one.
         knowledge: of the manuscript's domain, which the adapted model then carries; otherwise it carries the old one's.
         targets: frequencies that the adapted model is to be guided to (Eq. 2), which it then carries as well.
         replay: lines that the model could read before, so that it does not unlearn what the new ones lack; by default
@@ -167,10 +193,9 @@ class Adapting:
                     self.out.rmdir()
             raise
 
-    def finish(self) -> Adaptation:
-        """Judge the trained folds by the lines that each did not see, and write the adapted model."""
+    def read(self) -> "Crossed":
+        """What the trained folds read, each the lines that it did not see, and their mean."""
         data, waiting, knowledge, targets = self._data, self._waiting, self.knowledge, self.targets
-        before = read_texts(self._old, data)
         after: list[str] = [""] * len(data)
         with_text: list[str] = [""] * len(data)
         readings: list[list[str]] = []
@@ -190,26 +215,54 @@ class Adapting:
             mean.add(adapted.model.state_dict())
         mean.load_into(adapted.model)
         references = [str(line.text) for line in data.lines]
-        result = _judged(references, before, after, len(self.folds))
-        order = np.argsort(-_disagreement(readings), kind="stable")
+        return Crossed(references, read_texts(self._old, data), after, adapted, decoder, with_text, readings)
+
+    def finish(self) -> Adaptation:
+        """Judge the trained folds by the lines that each did not see, and write the adapted model."""
+        crossed = self.read()
+        adapted, decoder, waiting = crossed.adapted, crossed.decoder, self._waiting
+        result = _judged(crossed.references, crossed.before, crossed.after, len(self.folds))
+        order = np.argsort(-_disagreement(crossed.readings), kind="stable")
+        with_text = None if decoder is None else score_lines(crossed.references, crossed.with_text).rates()["cer"]
         found = Adaptation(
             **result,
-            with_text=None if decoder is None else round(score_lines(references, with_text).rates()["cer"], 2),
+            with_text=None if with_text is None else round(with_text, 2),
             new_characters="".join(
                 sorted(set(getattr(adapted, "symbols", ())) - set(getattr(self._old, "symbols", ())))
             ),
             next_lines=[waiting.lines[i].id for i in order],
-            left_out=data.left_out,
+            left_out=self._data.left_out,
             replayed=len(self._replay),
             seconds=round(time.monotonic() - self._started, 1),
         )
         with naming(self.out):
-            _save(adapted if found.kept else self._old, self.model, knowledge, self.out)
-        if decoder is not None and targets is not None:
+            _save(adapted if found.kept else self._old, self.model, self.knowledge, self.out)
+        if decoder is not None and self.targets is not None:
             decoder.save(self.out)
         write_json(self.out / RECORD, {**self._job, **asdict(found), "fada_version": __version__})
         shutil.rmtree(self._work)
         return found
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """What the folds of an adaptation read.
+
+    Attributes:
+        references, before, after: of every line: its text, what the old model reads, and what the fold that did not
+            learn from it reads.
+        adapted: the mean of the folds.
+        decoder, with_text: what is read with the knowledge or targets given, and how; None if there are none.
+        readings: of the unlabelled lines, by fold.
+    """
+
+    references: list[str]
+    before: list[str]
+    after: list[str]
+    adapted: Network
+    decoder: Decoder | None
+    with_text: list[str]
+    readings: list[list[str]]
 
 
 def adapt(
@@ -261,7 +314,7 @@ def _judged(references: Sequence[str], before: Sequence[str], after: Sequence[st
         "after": round(then, 2),
         "gain": round(then - first, 2),
         "p_value": difference.p,
-        "kept": then < first,
+        "kept": then <= first or difference.p >= CHANCE,
         "expected": _expected(first, then, len(references), folds),
     }
 

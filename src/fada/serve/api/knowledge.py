@@ -170,7 +170,7 @@ def delete_text(desk: OfDesk, document: Number, text: Number, page: Page = None)
 
 @router.post("/documents/{document}/adapt", status_code=202)
 def adapt_model(desk: OfDesk, document: Number, page: Page = None) -> Job:
-    """Adapt the document's model to its confirmed lines; if it reads better, the document is read again with it."""
+    """Adapt the document's model to its confirmed lines; unless it reads worse, the document is read again with it."""
     return Job(**shown(adapting.ask(desk, document, page)))
 
 

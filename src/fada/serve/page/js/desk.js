@@ -313,8 +313,8 @@ export class Desk {
       if (job.kind === "adapt" && job.state === "done") {
         const { model, before, after } = job.result ?? {};
         const measured = typeof before === "number" && typeof after === "number";
-        const told = measured ? ` Character error on lines it did not learn from: ${before.toFixed(1)} % before, ${after.toFixed(1)} % after.` : "";
-        toast(`${model ? `Learnt from the confirmed lines as “${model}”; the document is read with it.` : "The lines did not make it read better, so the model stays as it was."}${told}`, { seconds: 30 });
+        const told = measured ? ` Character error on lines it did not learn from: ${before.toFixed(1)} % before, ${after.toFixed(1)} % after.${model && after >= before ? " So few lines cannot tell whether that is a gain." : ""}` : "";
+        toast(`${model ? `Learnt from the confirmed lines as “${model}”; the document is read with it.` : "It reads worse with these lines, so the model stays as it was: check that they are right."}${told}`, { seconds: 30 });
       }
       if (job.kind !== "lines") { this.reload(); this.#loadSigns(); }
     }

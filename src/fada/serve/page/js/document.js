@@ -41,7 +41,7 @@ export async function openLearn({ id, name }, page) {
   const { confirmed, model } = await get(`/documents/${id}`);
   const told = confirmed < FEWEST ? `At least ${FEWEST} are needed: Enter confirms the line you are at.` : confirmed < 20 ? "Every line counts: eight are a beginning, some twenty-four help a good deal more." : null;
   dialog("Learn from the confirmed lines", h("div", {},
-    h("p", {}, `${count(confirmed, "line")} of “${name}” ${confirmed === 1 ? "is" : "are"} confirmed. The model “${modelName(model)}” learns from them, some are held back to measure what it learnt, and if it reads better, the document is read again with it. What you typed or confirmed stays as it is.`),
+    h("p", {}, `${count(confirmed, "line")} of “${name}” ${confirmed === 1 ? "is" : "are"} confirmed. The model “${modelName(model)}” learns from them, some are held back to measure what it learnt, and unless it reads worse, the document is read again with it. What you typed or confirmed stays as it is.`),
     told && h("p", { class: "note" }, told),
     h("p", { class: "note" }, "This takes some minutes. You can go on reading meanwhile, and stop it at any time.")), {
     buttons: [
