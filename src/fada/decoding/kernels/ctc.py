@@ -92,7 +92,7 @@ from fada.decoding.kernels.vectors import BLOCK, fetch
 
 _LOWEST = -1e300
 _FEW_HYPOTHESES, _SOME_HYPOTHESES = 12, ROOM // 2
-"""So many are kept in order, so many are chosen from ROOM at once; more of them are kept in a heap, the worst in front."""
+"""So many are kept in order, so many are chosen from ROOM at once; more are kept in a heap, the worst in front."""
 _ROUNDING = 1.0 + 1e-12
 _ROUNDED = 1e-9
 """No score is wrong by as much."""
