@@ -216,7 +216,9 @@ def test_options_hold_over_stored_and_tuned_weights(model: Path, lines: Path, tm
         Decoder(tuned.weights, knowledge).save(tmp_path / name)
     guided.save(tmp_path / "tuned.json")
     some(knowledge.targets).save(tmp_path / "targets.json")
-    emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")), batch_size=1)
+    recognizer = CRNNRecognizer.load(model)
+    recognizer.use_looks("auto")
+    emissions = recognizer.emit(list(read_lines(lines, domain_from="folder")), batch_size=1)
     from_file: list[object] = ["--tuned", tmp_path / "tuned.json", "--targets", tmp_path / "targets.json"]
     cases: list[tuple[Path, list[object], Weights]] = [
         (tmp_path / "plain", [], plain.weights),
@@ -254,7 +256,9 @@ def test_targets_are_added_to_the_stored_decoder_and_it_is_said(model: Path, lin
     done = run("transcribe", tmp_path / "with", lines, *options)
     assert "the decoder stored with the model stays" in done.output
     weights = Weights(beam=4, lm="global", lm_weight=0.2, length_bonus=0.1, lam=0.5)
-    emissions = CRNNRecognizer.load(model).emit(list(read_lines(lines, domain_from="folder")))
+    recognizer = CRNNRecognizer.load(model)
+    recognizer.use_looks("auto")
+    emissions = recognizer.emit(list(read_lines(lines, domain_from="folder")))
     expected = BeamSearch(emissions, replace(knowledge, targets=targets)).hypotheses(weights)
     scores = [json.loads(row)["score"] for row in out.read_text(encoding="utf-8").splitlines()]
     assert scores == pytest.approx([best.score for best in expected], abs=1e-4)
@@ -272,6 +276,7 @@ def test_one_line_is_read_as_the_command_line_reads_it(model: Path, lines: Path,
     assert run("transcribe", tmp_path / "with", image, "--out", tmp_path / "out.tsv").exit_code == 0
     expected = rows_of(tmp_path / "out.tsv")[0]["text"]
     recognizer = fada.load_recognizer(tmp_path / "with")
+    recognizer.use_looks("auto")
     pixels = Image.open(image)
     for one in (image, str(image), image.read_bytes(), pixels, np.asarray(pixels), Line("x", image=image)):
         assert recognizer.transcribe(one) == expected
