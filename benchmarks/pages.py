@@ -233,6 +233,8 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.folder
     recognizer = load_recognizer(arguments.read) if arguments.read else None
+    if recognizer is not None:
+        recognizer.use_looks("auto")
     read: list[tuple[str, bool, int, Errors]] = []
     totals = np.zeros(4, int)
     seconds = []

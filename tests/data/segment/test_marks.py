@@ -1,5 +1,7 @@
 """Notes that were found as a part of their row are parted from it; initials and last words are not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,21 @@ def test_a_note_that_touches_its_row_on_the_map_is_parted_by_the_gap_in_the_ink(
     blocks, _ = arrange(rows, 1000, DISTANCE, ink)
     assert sum(len(block.rows) for block in blocks if block.zone == "main") == 13
     assert [(r.left, r.right) for block in blocks if block.zone == "margin" for r in block.rows] == margins
+
+
+def test_a_note_too_pale_for_ink_is_parted_where_the_pieces_of_its_row_were_joined() -> None:
+    rows, ink = column(*[PLAIN] * 13)
+    rows[6] = replace(rows[6].widened(100), joints=((150, 196),))
+    blocks, _ = arrange(rows, 1000, DISTANCE, ink)
+    assert [(r.left, r.right) for block in blocks if block.zone == "margin" for r in block.rows] == [(100, 150)]
+    assert sorted(r.left for block in blocks if block.zone == "main" for r in block.rows) == [196] + [200] * 12
+
+
+def test_without_a_joint_a_pale_beginning_stays_with_its_row() -> None:
+    rows, ink = column(*[PLAIN] * 13)
+    rows[6] = rows[6].widened(100)
+    blocks, _ = arrange(rows, 1000, DISTANCE, ink)
+    assert [block.zone for block in blocks] == ["main"]
 
 
 def test_notes_as_large_as_the_text_just_before_their_lines_are_margin() -> None:

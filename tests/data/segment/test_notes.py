@@ -21,14 +21,14 @@ LINES = (
 )
 
 
-def page_with(*notes: tuple[str, int, int], stain: bool = False, grey: int = PALE) -> PageLines:
+def page_with(*notes: tuple[str, int, int], stain: bool = False, grey: int = PALE, size: int = 18) -> PageLines:
     """A column of eight lines, and notes: text, x, y."""
     page = Image.new("L", (1200, 1400), PAPER)
     pen = ImageDraw.Draw(page)
     for number, line in enumerate(LINES):
         pen.text((330, 200 + 120 * number), line, INK, ImageFont.load_default(60))
     for text, x, y in notes:
-        pen.text((x, y), text, grey, ImageFont.load_default(18))
+        pen.text((x, y), text, grey, ImageFont.load_default(size))
     if stain:
         pen.ellipse((100, 500, 260, 540), PAPER - 40)
         page = page.filter(ImageFilter.GaussianBlur(2))
@@ -53,6 +53,17 @@ def test_small_and_pale_notes_are_found_beside_their_line_and_do_not_change_the_
         assert y < line.baseline[0][1] < y + 24
         ys = [point[1] for point in line.outline]
         assert max(ys) - min(ys) < 60  # as tall as its own letters, not as those of the text
+
+
+@pytest.mark.parametrize("grey", [175, 190, 205])
+@pytest.mark.parametrize("size", [30, 45, 60])
+def test_pale_notes_are_found_however_large_their_letters_are(size: int, grey: int) -> None:
+    found = page_with(("lo clxxx", 20, 350), ("io xxvi", 20, 710), grey=grey, size=size)
+    levels = [line.baseline[0][1] for line in found.lines if line.zone == "margin"]
+    assert len(levels) == 2
+    assert 350 < min(levels) < 350 + 1.5 * size
+    assert 710 < max(levels) < 710 + 1.5 * size
+    assert sum(line.zone == "main" for line in found.lines) == len(LINES)
 
 
 def test_a_stain_is_no_note() -> None:

@@ -57,13 +57,24 @@ Span = tuple[int, int]
 
 
 def gaps_of(row: Row, ink: Ink) -> list[Span]:
-    """Where there is no ink along the core of a row: columns where each gap begins and ends."""
+    """Where there is no ink along the core of a row: columns where each gap begins and ends.
+
+    At an end of the row, which the detector took for text and whose ink is too pale to count, it is where pieces were
+    put together.
+    """
     half = max(1, round(0.5 * row.core))
     lines = np.clip(row.centres.round().astype(int)[None] + np.arange(-half, half + 1)[:, None], 0, len(ink) - 1)
     dark = ink[lines, np.arange(row.left, row.right)[None]] > _DARK
     inked = np.concatenate([[True], dark.mean(0) > _SPECKS, [True]])
     edges = np.flatnonzero(np.diff(inked.astype(int))).reshape(-1, 2) + row.left
-    return [(int(begin), int(end)) for begin, end in edges if begin > row.left and end < row.right]
+    found: list[Span] = []
+    for begin, end in edges.tolist():
+        if begin > row.left and end < row.right:
+            found.append((begin, end))
+        else:
+            joints = ((max(begin, first), min(end, last)) for first, last in row.joints)
+            found += [(first, last) for first, last in joints if row.left < first < last < row.right]
+    return found
 
 
 def widest_gap(row: Row, ink: Ink) -> Span | None:

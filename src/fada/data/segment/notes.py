@@ -30,8 +30,8 @@ _DARK = 0.25
 """Ink, as a share of the text's, that counts."""
 _TALL = 2.0
 """Connected ink taller than so many cores of the text is no small letter."""
-_THIN, _THICK = 0.12, 0.75
-"""Cores of notes, in cores of the text: thicker ones are seen at the first look."""
+_THIN = 0.12
+"""Cores of notes are at least so thick, in cores of the text."""
 _SHORT = 1.3
 """Notes are longer than so many cores of the text."""
 _SPARSE, _SOLID = 0.1, 0.8
@@ -174,8 +174,8 @@ def _rows_on(ink: NDArray[np.float32], height: float) -> list[Row]:
     text = probabilities(np.repeat(1.0 - 2.0 * padded[..., None], 3, 2))[:rows, :columns]
     found = []
     for row in find_rows(text, _MANY)[0]:
-        is_small = _THIN * height < row.core < _THICK * height and row.width > _SHORT * height
-        if is_small and row.score > _FAINT and _stands_out(row, ink, max(row.core, 0.35 * height)):
+        is_large_enough = row.core > _THIN * height and row.width > _SHORT * height
+        if is_large_enough and row.score > _FAINT and _stands_out(row, ink, max(row.core, 0.35 * height)):
             found.append(_whole(row, ink, height))
     return found
 
