@@ -60,7 +60,7 @@ def test_small_and_pale_notes_are_found_beside_their_line_and_do_not_change_the_
 def test_at_the_second_look_notes_may_be_as_large_as_the_text(size: int) -> None:
     page = Image.new("L", (480, 160))
     ImageDraw.Draw(page).text((60, 50), "lo clxxx iii", 90, ImageFont.load_default(size))
-    (row,) = _rows_on(np.asarray(page, np.float32) / 255, 16.0)
+    (row,) = _rows_on((np.asarray(page) / 255).astype(np.float32), 16.0)
     assert abs(row.left - 60) < 20
     assert 50 < row.middle < 50 + 1.3 * size
 
