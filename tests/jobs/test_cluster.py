@@ -112,6 +112,7 @@ def test_killed_actors_lose_and_double_nothing(
     machines: Machines, model: Path, lines: Path, expected: bytes, tmp_path: Path
 ) -> None:
     recognizer, killed = load_recognizer(model), 0
+    recognizer.use_looks("auto")
     while killed < KILLS:
         out = tmp_path / f"{killed}.tsv"
         with killing(lambda: called(below(machines.head.pid), "ray::ModelActor"), out, KILLS - killed) as victims:
