@@ -1,6 +1,7 @@
 """The results document: every table of `docs/results.md` comes from the JSON files in `results/`."""
 
 import os
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -126,7 +127,9 @@ def draw_curves(recipe: Recipe, seeds: Seeds, path: Path) -> None:
         for i, found in enumerate(trained):
             epochs, errors = [e.epoch for e in found.history], [e.validation for e in found.history]
             axes.plot(epochs, errors, color=f"C{number}", marker=".", label=None if i else arm)
-    axes.set(title=f"{recipe.title}: validation", xlabel="epoch", ylabel="CER in percent", yscale="log")
+    axes.set(
+        title=textwrap.fill(f"{recipe.title}: validation", 60), xlabel="epoch", ylabel="CER in percent", yscale="log"
+    )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")
