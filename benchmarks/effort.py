@@ -163,11 +163,11 @@ def fit(recognizer: Any, model: str, data: Path, least: int = 8) -> None:
         known = looked_at(Chosen(), model, emissions.symbols, emissions.blank, emissions.log_probs[:SEEN])
         reader = Known(model, {}, known, list, BEAM).reader(emissions.symbols, emissions.blank)
         for line, reading in zip(chosen, reader.read(emissions.log_probs), strict=True):
-            words = (line.text or "").split()
+            expected = (line.text or "").split()
             doubt = word_doubt(reading.text, [confidence for _, confidence, _, _ in reading.characters])
-            wrong = min(Levenshtein.distance(reading.text.split(), words), len(words))
-            cells.append((1.0 if doubt is None else doubt, wrong, len(words)))
-    doubts, wrong, words = (np.array(column, float) for column in zip(*cells, strict=True))
+            edits = min(Levenshtein.distance(reading.text.split(), expected), len(expected))
+            cells.append((1.0 if doubt is None else doubt, edits, len(expected)))
+    doubts, wrong, words = np.array(cells).T
     doubts = np.clip(doubts, 1e-4, 1 - 1e-4)
     inputs = np.stack([np.ones_like(doubts), np.log(doubts / (1 - doubts))], axis=1)
     weights = np.zeros(2)

@@ -9,7 +9,9 @@ of TrOCR-small (6 layers of width 256, 64,044 tokens, 578 image patches) and ran
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -65,7 +67,7 @@ def step_milliseconds(distance: str, scale: float, rounds: int) -> float:
     scores = torch.log_softmax(4 * torch.randn(5, len(table), generator=generator), -1)
     best = np.inf
     for _ in range(rounds + 1):
-        steps = [cpu_seconds(lambda n=n: guide(ids[:, :n], scores)) for n in range(20, 60)]
+        steps = [cpu_seconds(partial(guide, ids[:, :n], scores)) for n in range(20, 60)]
         best = min(best, float(np.median(steps)))
     return 1000 * best
 
@@ -99,8 +101,9 @@ def decoder_overhead(rounds: int, tokens: int = 24) -> dict[str, float]:
     patches = torch.randn(1, PATCHES, 384, generator=torch.Generator().manual_seed(1))
     guide = GuidedLogitsProcessor(table, english(), 0.5, prompt_length=1, keep=10)
 
-    def generate(processors: list) -> torch.Tensor:
-        return model.generate(
+    def generate(processors: list[LogitsProcessor]) -> Any:
+        generation: Any = model  # transformers' types know no model of two parts
+        return generation.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=patches),  # generate repeats it in place
             logits_processor=processors,
             num_beams=5,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fada.common.files import write_json, write_text
-from fada.data.synthetic.set import make_synthetic
+from fada.data.synthetic.set import SyntheticSettings, make_synthetic
 from fada.evaluation.significance import mean_sem
 from fada.experiments.paper_demo import DEMO_LINES, DEMO_SETTINGS
 from fada.training.settings import TrainSettings
@@ -19,7 +19,8 @@ def measure(noise: float, seeds: list[int], runs: Path, epochs: int) -> dict[str
     """Draw the lines of the demo with this noise, train on them with every seed, read the test lines."""
     lines = runs / f"{noise:g}" / "lines"
     if not (lines / "test.parquet").exists():
-        make_synthetic(**{**DEMO_LINES, "noise": noise}).save(lines)
+        drawn: SyntheticSettings = {**DEMO_LINES, "noise": noise}
+        make_synthetic(**drawn).save(lines)
     settings = {**DEMO_SETTINGS, "data": [str(lines)], "lam": 1.0, "epochs": epochs, "threads": 1}
     planned = {
         str(seed): TrainSettings.of({**settings, "seed": seed, "out": runs / f"{noise:g}" / str(seed)})

@@ -5,6 +5,8 @@ Both have the bytecode of their modules at hand, as a package has that pip insta
 Rows of :mod:`benchmarks.table`; run with: python -m benchmarks.table reading --lines validation.parquet
 """
 
+import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -12,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -83,3 +86,10 @@ def checked_out(commit: str, folder: Path) -> Path:
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="data")
     return folder
+
+
+def told_by(sources: Path, program: str, *arguments: str) -> Any:
+    """What a program prints as JSON, on one thread, with the package of a folder."""
+    variables = {**os.environ, "PYTHONPATH": str(sources), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", program, *arguments]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=variables).stdout)

@@ -19,6 +19,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from benchmarks.ctc import SYMBOLS, corpus_lines, emissions
+from benchmarks.reading import REPOSITORY, checked_out, told_by
 from benchmarks.table import Options, Row, alternating
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions
@@ -37,6 +38,24 @@ WITH_MODEL = 4
 SPACE = "<space>"
 """As a word of an ARPA file."""
 Decode = Callable[[], list[str]]
+
+SECONDS = """
+import json, sys, time
+from fada.decoding.ctc import CTCBeamDecoder
+from fada.decoding.emissions import Emissions
+from fada.decoding.lm import CharNgram
+
+emissions, beam, *arpa = sys.argv[1:]
+data = Emissions.load(emissions)
+known = {"lm": CharNgram.from_arpa(arpa[0]), "lm_weight": 0.5, "length_bonus": 0.5} if arpa else {}
+decoder = CTCBeamDecoder(data.symbols, data.blank, int(beam), threads=1, **known)
+decoder.decode_batch(data.log_probs)
+started = time.process_time()
+for _ in range(10):
+    decoder.decode_batch(data.log_probs)
+print(json.dumps(time.process_time() - started))
+"""
+"""CPU time of ten searches of stored emissions, by whatever commit of the program is found."""
 
 
 def made_up(lines: int) -> tuple[Emissions, Knowledge]:
@@ -160,6 +179,30 @@ def with_the_same_model(data: Emissions, model: CharNgram, kind: str, rounds: in
             yield Row(f"search with a 6-gram, beam {beam}, {kind}", told, *alternating(mine, peer, rounds), "5")
 
 
+def against_earlier(data: Emissions, model: CharNgram, kind: str, options: Options) -> Iterator[Row]:
+    """Searches against plain search by an earlier commit of the program, in turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        arpa, stored = work / "characters.arpa", work / "emissions.npz"
+        write_arpa(model, arpa)
+        data.save(stored)
+        now, earlier = REPOSITORY / "src", checked_out(options.base, work / "earlier") / "src"
+        models: tuple[list[str], ...] = ([], [str(arpa)])
+        for beam in GOALS:
+            found = [
+                [told_by(at, SECONDS, str(stored), str(beam), *lm) for at in (now, earlier) for lm in models]
+                for _ in range(options.rounds)
+            ]
+            plain, with_model, plain_then, with_model_then = zip(*found, strict=True)
+            for what, ours, against, theirs, goal in (
+                ("plain search", plain, "plain search", plain_then, ""),
+                ("search with a 6-gram", with_model, "the same", with_model_then, ""),
+                ("search with a 6-gram", with_model, "plain search", plain_then, f"{1 / 1.8:.2f}"),
+            ):
+                ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+                yield Row(f"{what}, beam {beam}, {kind}", f"{against}, commit {options.base}", ratios, ours, goal)
+
+
 def rows(options: Options) -> Iterator[Row]:
     """Every comparison."""
     data, knowledge = read(options.lines)
@@ -199,6 +242,7 @@ def rows(options: Options) -> Iterator[Row]:
     for name, (other, wanted) in others.items():
         yield Row(f"search, beam 5, {kind}", name, *alternating(plain, other, options.rounds), wanted)
     if knowledge.global_lm is not None:
+        yield from against_earlier(data, knowledge.global_lm, kind, options)
         yield from with_the_same_model(data, knowledge.global_lm, kind, options.rounds)
     yield tuning(BeamSearch(data, knowledge, threads=1), kind)
 

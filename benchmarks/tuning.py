@@ -11,10 +11,6 @@ decoder is compiled before the clock starts, and one thread works.
 
 import argparse
 import itertools
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.reading import REPOSITORY, checked_out
+from benchmarks.reading import REPOSITORY, checked_out, told_by
 from benchmarks.searching import made_up
 from fada.common.files import write_json
 from fada.decoding.emissions import Emissions
@@ -63,10 +59,7 @@ def against(commit: str, emissions: Path, text: list[str], column: str | None, r
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in sources}
         for _ in range(rounds):
             for name, source in sources.items():
-                command = [sys.executable, "-c", ONCE, str(emissions), column or "", *text]
-                variables = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-                told = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=variables).stdout
-                found[name].append(json.loads(told))
+                found[name].append(told_by(source, ONCE, str(emissions), column or "", *text))
                 print(name, found[name][-1], flush=True)
     seconds = [[tuned["cpu_seconds"] for tuned in found[name]] for name in sources]
     print(", ".join(f"{before / now:.1f}" for now, before in zip(*seconds, strict=True)), "times quicker")

@@ -207,7 +207,7 @@ def shrunken(one: dict[str, Any], others: Sequence[dict[str, Any]]) -> bool:
     """Whether no gain is to be expected of what cross-validation says and what other manuscripts gained."""
     gains = [change(other) for other in others]
     seen, variance = measured(one)
-    return np.mean(gains) / np.var(gains) + seen / max(variance, 1e-6) >= 0
+    return bool(np.mean(gains) / np.var(gains) + seen / max(variance, 1e-6) >= 0)
 
 
 Rule = Callable[[dict[str, Any], Sequence[dict[str, Any]]], bool]

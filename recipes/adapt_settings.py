@@ -47,7 +47,7 @@ TRIALS: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"replay": 0.0},),
 )
 """Settings to try, one round after the other, each round from the best so far."""
-FOLDS = ({}, {"learning_rate": 5e-4})
+FOLDS: tuple[dict[str, Any], ...] = ({}, {"learning_rate": 5e-4})
 """Settings to try with the mean of three folds instead of one training on all lines, each from the best so far."""
 
 

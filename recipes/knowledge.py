@@ -368,10 +368,10 @@ def study_evidence(data: Path, lines: Path, model: Path, stored: Sequence[Path],
             right, worse = sum(row[0] for row in rows), sum(row[2] > row[1] for row in rows)
             print(f"| {name} | {language} | {len(rows)} | {right} | {plain:.2f} | {knowing:.2f} | {worse} |")
         off = [years for other, years, _ in dated if other == name]
-        told = np.mean([certainty for other, _, certainty in dated if other == name] or [0])
+        mean = np.mean([certainty for other, _, certainty in dated if other == name] or [0])
         print(
             f"{name}: the century is told for {len(off)}, right for {off.count(0)}, within one for "
-            f"{sum(years <= 1 for years in off)}; mean certainty {told:.2f}"
+            f"{sum(years <= 1 for years in off)}; mean certainty {mean:.2f}"
         )
 
 

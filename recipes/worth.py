@@ -78,8 +78,8 @@ def cer(emissions: Emissions, texts: list[str]) -> float:
 
 def residuals(law: list[tuple[float, float]], points: list[tuple[float, float]]) -> np.ndarray:
     """How far off the logarithms of the error rates of `points` are from the law through others."""
-    slope, intercept = np.polyfit(*np.array(law).T, 1)
-    x, y = np.array(points).T
+    (x, y), (at, value) = np.array(points).T, np.array(law).T
+    slope, intercept = np.polyfit(at, value, 1)
     return y - intercept - slope * x
 
 
