@@ -13,6 +13,7 @@ from fada.decoding.generate import GuidedLogitsProcessor, guided_generate
 from fada.decoding.guidance import Guidance
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
@@ -336,6 +337,7 @@ def test_sampling_follows_the_guided_distribution() -> None:
         ({"distance": "w3"}, "w3"),
         ({"inputs": []}, "no prompt"),
         ({"target": []}, "no target"),
+        ({"target": TargetSet.from_texts({"14": ["ab"]})}, "the target is a TargetSet, expected .* one domain"),
         ({"forbidden": [chr(c) for c in range(0x250)], "allowed": "x"}, "every token"),
     ],
 )

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from fada.decoding.guidance import Guidance, check_weight
+from fada.decoding.guidance import Guidance, check_target, check_weight
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.generate import Rows, Terms, Tokens, guide_rows
 from fada.decoding.vocabulary import (
@@ -93,9 +93,11 @@ class GuidedLogitsProcessor(LogitsProcessor):
         forbidden: Iterable[str] = (),
         allowed: Iterable[str] | None = None,
     ):
-        targets = [target] if isinstance(target, CharDistribution) else list(target)
+        targets: list[Any] = list(target) if isinstance(target, Sequence) else [target]
         if not targets:
             raise FadaError("no target given: expected a character distribution, or one for each input of the batch.")
+        for one in targets:
+            check_target(one)
         first = targets[0]
         for other in targets[1:]:
             if other.symbols != first.symbols or other.normalizer != first.normalizer:
