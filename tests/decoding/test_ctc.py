@@ -910,6 +910,15 @@ def test_classes_with_the_same_text_are_one(seed: int, kind: type) -> None:
     assert decoder.greedy(log_probs).text in expected
 
 
+def test_probabilities_are_refused_also_where_classes_have_the_same_text() -> None:
+    decoder = CTCBeamDecoder(["", "a", "a"])
+    probabilities = np.tile([0.5, 0.3, 0.2], (4, 1))
+    with pytest.raises(FadaError, match="line 0: these are probabilities"):
+        decoder.decode(probabilities)
+    with pytest.raises(FadaError, match="frame 0, class 2: nan"):
+        decoder.decode(np.array([[-1.0, -1.0, np.nan]]))
+
+
 def test_the_end_of_a_line_counts_if_asked_for() -> None:
     rng = np.random.default_rng(8)
     symbols = ["", *"abc"]
