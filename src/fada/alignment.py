@@ -411,8 +411,8 @@ class AlignmentLoss(nn.Module):
             task_loss: scalar.
             scores: CTC: log-probabilities (batch, time, classes); decoders: logits (batch, time, vocabulary).
             extent: CTC: lengths (batch,); decoders: labels (batch, time), -100 is ignored.
-            domains: (batch,) names, or indices into `self.domains` as a tensor. A line without a domain, or of one that has no
-                target, is aligned to all domains together (as an index: the one after the last).
+            domains: (batch,) names, or indices into `self.domains` as a tensor. A line without a domain, or of one that
+                has no target, is aligned to all domains together (as an index: the one after the last).
         """
         if self.lam == 1:
             self.last_alignment = None

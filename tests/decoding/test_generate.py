@@ -174,6 +174,15 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams: int) -> None:
         assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
 
 
+def test_inputs_are_given_in_the_precision_of_the_model() -> None:
+    tokenizer = tiny.byte_level_tokenizer()
+    target = CharDistribution.from_texts([tiny.ENGLISH])
+    model = tiny.whisper(len(tokenizer), sharpness=2.0).bfloat16()
+    features = torch.randn(1, 8, 3000, generator=torch.Generator().manual_seed(1))
+    [[h]] = guided_generate(model, features, target, num_beams=2, tokenizer=tokenizer, max_new_tokens=3)
+    assert h.labels
+
+
 @pytest.mark.parametrize("num_beams", [1, 5, 7])
 def test_whisper_windows_of_long_recordings_are_guided_one_by_one(num_beams: int) -> None:
     tokenizer = tiny.byte_level_tokenizer()

@@ -429,7 +429,7 @@ def _end_tokens(model: "PreTrainedModel", generation: Mapping[str, Any]) -> list
 
 
 def _encode(model: "PreTrainedModel", inputs: Any, tokenizer: Any) -> dict[str, Any]:
-    """The inputs of `generate`, on the model's device; prompts are padded on the left."""
+    """The inputs of `generate`, on the model's device and in its precision; prompts are padded on the left."""
     if isinstance(inputs, str):
         inputs = [inputs]
     if torch.is_tensor(inputs):
@@ -445,7 +445,11 @@ def _encode(model: "PreTrainedModel", inputs: Any, tokenizer: Any) -> dict[str, 
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts])
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
         encoded = {"input_ids": ids, "attention_mask": mask}
-    return {name: value.to(model.device) if torch.is_tensor(value) else value for name, value in encoded.items()}
+    return {name: _moved(value, model) if torch.is_tensor(value) else value for name, value in encoded.items()}
+
+
+def _moved(value: torch.Tensor, model: "PreTrainedModel") -> torch.Tensor:
+    return value.to(model.device, model.dtype if value.is_floating_point() else value.dtype)
 
 
 def _generated(sequence: Sequence[int], end_tokens: Sequence[int]) -> tuple[int, ...]:
