@@ -174,6 +174,13 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams: int) -> None:
         assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
 
 
+def test_hypotheses_of_whisper_that_would_all_be_the_same_are_refused() -> None:
+    tokenizer = tiny.byte_level_tokenizer()
+    model, target = tiny.whisper(len(tokenizer)), CharDistribution.from_texts([tiny.ENGLISH])
+    with pytest.raises(FadaError, match="nbest is 2: Whisper searches once for each"):
+        guided_generate(model, torch.zeros(1, 8, 3000), target, tokenizer=tokenizer, nbest=2)
+
+
 def test_inputs_are_given_in_the_precision_of_the_model() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     target = CharDistribution.from_texts([tiny.ENGLISH])
@@ -343,6 +350,8 @@ def test_sampling_follows_the_guided_distribution() -> None:
         ({"lam": 0.0}, "lam is 0"),
         ({"lam": 1.5}, "lam is 1.5"),
         ({"nbest": 9}, "nbest is 9"),
+        ({"num_return_sequences": 2}, "num_return_sequences is called nbest here"),
+        ({"inputs": ["A"] * 4, "target": [CharDistribution.from_texts(["ab"])] * 2}, "2 targets for 4 inputs"),
         ({"distance": "w3"}, "w3"),
         ({"inputs": []}, "no prompt"),
         ({"target": []}, "no target"),

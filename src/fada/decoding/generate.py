@@ -335,6 +335,8 @@ def guided_generate(
         recordings (Whisper) the list holds the windows in order, each with its own score.
     """
     _check_options(lam, num_beams, nbest, generation)
+    if nbest > 1 and _is_whisper(model) and not generation.get("do_sample"):
+        raise FadaError(f"nbest is {nbest}: Whisper searches once for each of them and finds the same. Leave it out.")
     table = token_table(tokenizer)
     encoded = _encode(model, inputs, getattr(tokenizer, "tokenizer", tokenizer))
     settings = _exact_settings(model, lam, num_beams, nbest, generation)
@@ -353,6 +355,9 @@ def guided_generate(
         forbidden=forbidden,
         allowed=allowed,
     )
+    targets, lines = len(guide.guidances), len(next(iter(encoded.values())))
+    if targets not in (1, lines):
+        raise FadaError(f"{targets} targets for {lines} inputs: expected one target for each input, or one for all.")
     processors = LogitsProcessorList([_Timed([*logits_processor, guide], stopwatch or Stopwatch())])
     with torch.inference_mode():
         output: Any = cast(Any, model).generate(**encoded, logits_processor=processors, **settings)
@@ -368,6 +373,8 @@ def _check_options(lam: float, num_beams: int, nbest: int, generation: Mapping[s
         raise FadaError(f"num_beams is {num_beams}, expected at least 1.")
     if nbest < 1 or (nbest > num_beams and not generation.get("do_sample")):
         raise FadaError(f"nbest is {nbest}, expected between 1 and the beam size, {num_beams}.")
+    if "num_return_sequences" in generation:
+        raise FadaError("num_return_sequences is called nbest here: give that.")
     if generation.get("renormalize_logits"):
         raise FadaError(
             "renormalize_logits=True makes the scores of a beam sum to something other than Eq. 2. Leave it out."
@@ -381,6 +388,10 @@ def _check_options(lam: float, num_beams: int, nbest: int, generation: Mapping[s
         raise FadaError(
             "a temperature together with sampling beams scales the sum of scores. Use num_beams=1 or leave it out."
         )
+
+
+def _is_whisper(model: "PreTrainedModel") -> bool:
+    return hasattr(model.generation_config, "no_timestamps_token_id")
 
 
 def _exact_settings(
@@ -404,7 +415,7 @@ def _exact_settings(
     if settings["do_sample"]:
         # The guidance multiplies log-probabilities by λ, which would be a temperature of 1/λ.
         settings["temperature"] = 1.0 if num_beams > 1 else lam * generation.get("temperature", 1.0)
-    elif hasattr(model.generation_config, "no_timestamps_token_id"):
+    elif _is_whisper(model):
         settings.setdefault("temperature", 0.0)  # Whisper: no fallback to sampling, it would read guided scores
     if model.generation_config.pad_token_id is None and "pad_token_id" not in settings:
         settings["pad_token_id"] = next(iter(_end_tokens(model, generation)), 0)
