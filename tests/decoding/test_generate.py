@@ -174,6 +174,16 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams: int) -> None:
         assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
 
 
+def test_samples_come_best_first() -> None:
+    tokenizer = tiny.character_tokenizer()
+    options: dict[str, Any] = {"do_sample": True, "max_new_tokens": 4, "nbest": 6, "num_beams": 1}
+    torch.manual_seed(0)
+    [found] = guided_generate(
+        tiny.llama(len(tokenizer)), "A", CharDistribution.from_texts(["ab"]), tokenizer=tokenizer, **options
+    )
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+
+
 def test_hypotheses_of_whisper_that_would_all_be_the_same_are_refused() -> None:
     tokenizer = tiny.byte_level_tokenizer()
     model, target = tiny.whisper(len(tokenizer)), CharDistribution.from_texts([tiny.ENGLISH])

@@ -493,7 +493,8 @@ def _hypotheses(
         logits = None if beam_scores is not None else [step[i] for step in output.logits]
         beam_score = None if beam_scores is None else beam_scores[i]
         found.append(_scored(tokens, guide, i // nbest, beam_score, logits))
-    return [found[i : i + nbest] for i in range(0, len(found), nbest)]
+    items = (found[i : i + nbest] for i in range(0, len(found), nbest))
+    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in items]
 
 
 def _windows(
