@@ -3,6 +3,7 @@
 import copy
 import unicodedata
 from itertools import groupby, pairwise, product
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -149,6 +150,13 @@ def test_token_counts_equal_brute_force_counting_of_every_token() -> None:
         found = loss.character_counts(logits, labels)[line].tolist()
         # Bytes that are no character by themselves may or may not count as an unknown one.
         np.testing.assert_allclose(found[:-1], [expected[c] for c in targets.symbols], atol=1e-9)
+
+
+def test_a_processor_stands_for_its_tokenizer() -> None:
+    tokenizer = tiny_models.byte_level_tokenizer()
+    processor: Any = SimpleNamespace(tokenizer=tokenizer)
+    found, expected = (AlignmentLoss.for_tokens(TARGETS, given).amounts for given in (processor, tokenizer))
+    assert torch.equal(found, expected)
 
 
 def test_special_and_padding_tokens_are_not_counted() -> None:

@@ -394,7 +394,7 @@ class AlignmentLoss(nn.Module):
 
         Args:
             targets: the distribution of each domain.
-            tokenizer: of the model.
+            tokenizer: of the model, or its processor.
             vocabulary_size: columns of the logits, where the output layer is larger than the tokenizer.
             options: `lam`, `distance`, `scale`, `pool`.
         """
