@@ -1,7 +1,9 @@
 """The alignment loss against slow definitions: path enumeration, token counting, the paper's formula."""
 
+import copy
 import unicodedata
 from itertools import groupby, pairwise, product
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -150,6 +152,13 @@ def test_token_counts_equal_brute_force_counting_of_every_token() -> None:
         np.testing.assert_allclose(found[:-1], [expected[c] for c in targets.symbols], atol=1e-9)
 
 
+def test_a_processor_stands_for_its_tokenizer() -> None:
+    tokenizer = tiny_models.byte_level_tokenizer()
+    processor: Any = SimpleNamespace(tokenizer=tokenizer)
+    found, expected = (AlignmentLoss.for_tokens(TARGETS, given).amounts for given in (processor, tokenizer))
+    assert torch.equal(found, expected)
+
+
 def test_special_and_padding_tokens_are_not_counted() -> None:
     tokenizer = tiny_models.byte_level_tokenizer()
     targets = fada.TargetSet.from_texts({"x": ["abc"]})
@@ -191,6 +200,62 @@ def test_domains_may_be_names_or_indices() -> None:
     loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
     by_name = loss.alignment(scores, lengths, ["y", "x"])
     assert torch.equal(by_name, loss.alignment(scores, lengths, torch.tensor([1, 0])))
+
+
+@pytest.mark.parametrize(
+    ("scores", "lengths", "domains", "message"),
+    [
+        (log_probs(5, 6, 2, 4), torch.tensor([6, 4]), ["x", "y"], r"lengths of shape \(2,\), expected \(6,\)"),
+        (log_probs(5, 2, 6, 5), torch.tensor([6, 4]), ["x", "y"], r"expected \(batch, time, 4\) for 4 classes"),
+        (log_probs(5, 2, 6, 4), torch.tensor([6, 4]), ["x"], "found 1 for 2 lines"),
+        (log_probs(5, 2, 6, 4), torch.tensor([6, 4]), "xy", "found 'xy' for 2 lines"),
+        (log_probs(5, 2, 6, 4), torch.tensor([6, 4]), [13, 14], "the domain 1[34] is no text"),
+        (log_probs(5, 2, 6, 4) + 2, torch.tensor([6, 4]), ["x", "y"], r"sum to 7.39, expected 1.*log_softmax"),
+    ],
+)
+def test_what_would_be_stretched_or_misread_is_refused(
+    scores: torch.Tensor, lengths: torch.Tensor, domains: Any, message: str
+) -> None:
+    with pytest.raises(fada.FadaError, match=message):
+        AlignmentLoss.for_ctc(TARGETS, SYMBOLS)(torch.tensor(1.0), scores, lengths, domains)
+
+
+def test_a_wider_output_layer_is_told_how_to_be_named() -> None:
+    tokenizer = tiny_models.byte_level_tokenizer()
+    labels = torch.tensor([[3, 4, -100]])
+    logits = torch.zeros(1, 3, len(tokenizer) + 8)
+    with pytest.raises(fada.FadaError, match="give vocabulary_size"):
+        AlignmentLoss.for_tokens(TARGETS, tokenizer).alignment(logits, labels, ["x"])
+    wide = AlignmentLoss.for_tokens(TARGETS, tokenizer, logits.shape[-1])
+    assert wide.alignment(logits, labels, ["x"]).isfinite()
+    with pytest.raises(fada.FadaError, match=r"labels of shape \(1, 2\), expected \(1, 3\)"):
+        wide.alignment(logits, labels[:, :2], ["x"])
+
+
+@pytest.mark.parametrize("pool", ["sample", "domain", "epoch"])
+def test_a_batch_without_lines_has_no_alignment_term(pool: Any) -> None:
+    loss = AlignmentLoss.for_ctc(TARGETS, (*SYMBOLS, "\u0301"), pool=pool)
+    scores = torch.zeros(0, 6, 5, requires_grad=True)
+    total = loss(torch.tensor(3.0), scores, torch.zeros(0, dtype=torch.long), [])
+    assert float(total.detach()) == 1.5
+    total.backward()
+
+
+def test_padding_may_hold_anything_that_is_no_probability() -> None:
+    scores, lengths = log_probs(5, 2, 6, 4), torch.tensor([6, 4])
+    padded = torch.where(torch.arange(6)[:, None] < lengths[:, None, None], scores, -torch.inf)
+    found, expected = (
+        AlignmentLoss.for_ctc(TARGETS, SYMBOLS).alignment(x, lengths, ["x", "y"]) for x in (padded, scores)
+    )
+    assert torch.equal(found, expected)
+
+
+def test_a_loss_can_be_copied_after_a_step() -> None:
+    loss = AlignmentLoss.for_ctc(TARGETS, SYMBOLS)
+    scores = log_probs(5, 2, 6, 4).requires_grad_()
+    loss(torch.tensor(1.0), scores, torch.tensor([6, 4]), ["x", "y"]).backward()
+    assert loss.last_alignment is not None
+    assert copy.deepcopy(loss).last_alignment is None
 
 
 def test_a_line_of_no_or_an_unknown_domain_is_aligned_to_all_domains_together(caplog: pytest.LogCaptureFixture) -> None:

@@ -61,6 +61,7 @@ NAMES = ("task_loss", "alignment", "task_gradient", "alignment_gradient", "cosin
 """What is measured: both terms (the alignment without scale), their gradient norms at the output, their cosine."""
 
 _MOMENTUM = 0.9  # of the running average of the pool `epoch`
+_MOST_OFF = 0.1  # of the sum of probabilities, which half precision rounds
 _LEAST_COUNT = 1e-6  # characters; an emptier prediction keeps the zero vector of an empty text
 
 
@@ -250,6 +251,16 @@ def _written_probs(log_probs: Tensor, lengths: Tensor) -> Tensor:
     return probs * inside[..., None]
 
 
+def _check_log_probs(scores: Tensor, lengths: Tensor) -> None:
+    sums = _written_probs(scores, lengths).sum(-1)  # (batch, time), zero beyond the length
+    wrong = sums[(sums > 0) & ((sums - 1).abs() > _MOST_OFF)]
+    if len(wrong):
+        raise FadaError(
+            f"the exponentials of a frame sum to {wrong[0]:.3g}, expected 1: these are no log-probabilities. "
+            "Pass scores.log_softmax(-1)."
+        )
+
+
 class _SummedProbabilities(torch.autograd.Function):
     """Sum of softmax(logits) over the chosen positions, line by line.
 
@@ -346,6 +357,7 @@ class AlignmentLoss(nn.Module):
         self.space = texts.space
         self.last_alignment: Tensor | None = None
         self._told: set[str | None] = set()
+        self._read = False
 
     @classmethod
     def for_ctc(
@@ -382,7 +394,7 @@ class AlignmentLoss(nn.Module):
 
         Args:
             targets: the distribution of each domain.
-            tokenizer: of the model.
+            tokenizer: of the model, or its processor.
             vocabulary_size: columns of the logits, where the output layer is larger than the tokenizer.
             options: `lam`, `distance`, `scale`, `pool`.
         """
@@ -399,8 +411,8 @@ class AlignmentLoss(nn.Module):
             task_loss: scalar.
             scores: CTC: log-probabilities (batch, time, classes); decoders: logits (batch, time, vocabulary).
             extent: CTC: lengths (batch,); decoders: labels (batch, time), -100 is ignored.
-            domains: (batch,) names, or indices into `self.domains`. A line without a domain, or of one that has no
-                target, is aligned to all domains together (as an index: the one after the last).
+            domains: (batch,) names, or indices into `self.domains` as a tensor. A line without a domain, or of one that
+                has no target, is aligned to all domains together (as an index: the one after the last).
         """
         if self.lam == 1:
             self.last_alignment = None
@@ -425,13 +437,37 @@ class AlignmentLoss(nn.Module):
             self.lam = inertia * self.lam + (1 - inertia) * align / (task + align)
 
     def alignment(self, scores: Tensor, extent: Tensor, domains: Sequence[str | None] | Tensor) -> Tensor:
-        """The alignment term, scale included: a scalar."""
+        """The alignment term, scale included: a scalar, zero for a batch without lines."""
+        self._check(scores, extent, domains)
+        if not len(scores):
+            return _at_least_float32(scores).sum()
         with torch.autocast(scores.device.type, enabled=False):
             counts = self.character_counts(scores, extent)  # (batch, n)
             where = self._domain_indices(domains).to(counts.device)
             if self.pool == "sample":
                 return self.scale * self.distance(frequencies_of(counts), self.targets_matrix[where].to(counts)).mean()
             return self.scale * self._pooled(counts, where)
+
+    def _check(self, scores: Tensor, extent: Tensor, domains: Sequence[str | None] | Tensor) -> None:
+        """Refuse shapes that would be stretched to fit, and at the first call logits of a CTC model."""
+        found, classes = tuple(scores.shape), len(self.special)
+        if len(found) != 3 or found[-1] != classes:
+            hint = " Where the output layer is larger than the tokenizer, give vocabulary_size."
+            raise FadaError(
+                f"scores of shape {found}, expected (batch, time, {classes}) for {classes} classes."
+                f"{'' if self.kind == 'ctc' else hint}"
+            )
+        name, wanted = ("lengths", found[:1]) if self.kind == "ctc" else ("labels", found[:2])
+        if extent.shape != wanted:
+            raise FadaError(
+                f"{name} of shape {tuple(extent.shape)}, expected {wanted} for scores of shape {found}, batch first."
+            )
+        if isinstance(domains, str) or len(domains) != found[0]:
+            shown = repr(domains) if isinstance(domains, str) else len(domains)
+            raise FadaError(f"domains: found {shown} for {found[0]} lines, expected a list with one for each line.")
+        if self.kind == "ctc" and not self._read and len(scores):
+            self._read = True
+            _check_log_probs(scores.detach(), extent)
 
     def character_counts(self, scores: Tensor, extent: Tensor) -> Tensor:
         """(batch, n) expected number of each character of the alphabet in each line, or what `predicted` says."""
@@ -464,6 +500,9 @@ class AlignmentLoss(nn.Module):
         probs = _softmax(logits[torch.arange(len(logits), device=logits.device), first])  # (batch, vocabulary)
         return (probs @ self.leading.to(probs) * is_text.any(1))[:, None]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"last_alignment": None}  # torch copies no tensor that has a graph
+
     def start_epoch(self) -> None:
         """Forget the running average."""
         self.running.zero_()
@@ -486,6 +525,8 @@ class AlignmentLoss(nn.Module):
         if isinstance(domains, Tensor):
             return domains
         unknown = {domain for domain in domains if domain not in self.domains} - self._told
+        if odd := [domain for domain in unknown if not isinstance(domain, str | None)]:
+            raise FadaError(f"the domain {odd[0]!r} is no text: domains are names, or indices in a tensor.")
         if unknown:
             self._told |= unknown
             names = ", ".join(sorted(domain or "none" for domain in unknown))

@@ -50,7 +50,7 @@ def test_outlines_that_are_no_places_and_pages_that_stand_twice_are_refused(case
 
 def test_a_key_that_stands_twice_in_what_is_written_by_hand_is_told(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("lam: 0.5\nepochs: 3\nlam: 0.9\n", encoding="utf-8")
-    with pytest.raises(FadaError, match=r"recipe.yaml, line 1: not valid YAML \(the key lam stands twice\)"):
+    with pytest.raises(FadaError, match=r"recipe.yaml, line 3: not valid YAML \(the key lam stands twice\)"):
         read_recipe(tmp_path / "recipe.yaml")
     (tmp_path / "domains.json").write_text('{"MS 1": "13", "MS 1": "14"}', encoding="utf-8")
     with pytest.raises(FadaError, match="'MS 1' stands twice"):

@@ -29,6 +29,7 @@ from fada.decoding.lm import CharNgram, prior_weights
 from fada.decoding.steps import StepTable, SymbolSteps
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from tests.support.types import some
 
@@ -713,6 +714,7 @@ def test_what_cannot_be_decoded_is_refused_with_a_reason(log_probs: np.ndarray, 
         ({"threads": 0}, "threads is 0"),
         ({"distance": "w2", "target": CharDistribution.from_texts(["a"])}, "no form that follows a growing text"),
         ({"prior_weight": 1.0, "target": CharDistribution.from_texts(["a"])}, "prior"),
+        ({"target": TargetSet.from_texts({"14": ["a"]})}, "the target is a TargetSet, expected .* one domain"),
     ],
 )
 def test_impossible_settings_are_refused(settings_: dict, message: str) -> None:
@@ -724,6 +726,8 @@ def test_wrong_numbers_of_targets_and_unknown_settings_are_refused() -> None:
     decoder = CTCBeamDecoder(["", "a"])
     with pytest.raises(FadaError, match="2 targets for 1 lines"):
         decoder.decode_batch([np.log(np.full((2, 2), 0.5))], targets=[None, None])
+    with pytest.raises(FadaError, match="the target is a str"):
+        decoder.decode_batch([np.log(np.full((2, 2), 0.5))], targets=["14"])  # type: ignore[list-item]
     with pytest.raises(FadaError, match="unknown decoder setting 'beam'"):
         decoder.replace(beam=3)
 
@@ -904,6 +908,15 @@ def test_classes_with_the_same_text_are_one(seed: int, kind: type) -> None:
         (text for text in expected if text[:1] == "b"), key=expected.__getitem__
     )
     assert decoder.greedy(log_probs).text in expected
+
+
+def test_probabilities_are_refused_also_where_classes_have_the_same_text() -> None:
+    decoder = CTCBeamDecoder(["", "a", "a"])
+    probabilities = np.tile([0.5, 0.3, 0.2], (4, 1))
+    with pytest.raises(FadaError, match="line 0: these are probabilities"):
+        decoder.decode(probabilities)
+    with pytest.raises(FadaError, match="frame 0, class 2: nan"):
+        decoder.decode(np.array([[-1.0, -1.0, np.nan]]))
 
 
 def test_the_end_of_a_line_counts_if_asked_for() -> None:

@@ -19,9 +19,11 @@ from fada.common.files import write_json
 from fada.decoding.ctc import CTCBeamDecoder
 from fada.decoding.emissions import Emissions, domains_of_lines
 from fada.decoding.lm import CharNgram
+from fada.decoding.weights import Weights
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 from fada.text.alphabet import Alphabet
+from fada.tuning.tuned import Tuned
 from tests.support.commands import run_fada
 from tests.support.emission_sets import make_emissions, training_texts
 
@@ -237,6 +239,26 @@ def test_a_line_that_cannot_be_decoded_is_named_and_the_others_go_on(
     assert found[:2] + found[3:] == expected[:2] + expected[3:]
     assert found[2].split("\t")[0] == data.ids[1]
     assert set(found[2].split("\t")[3:]) == {""}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lam", 0.3], "--lam without effect: there is no target"),
+        (["--scale", 50, "--distance", "js"], "--scale and --distance without effect"),
+        (["--lm-weight", 0.5], "--lm-weight without a language model"),
+        (["--hot-word", "a", "--lm-weight", 0.5], "--lm-weight without a language model"),
+        (["--tuned", "tuned.json"], "tuned.json: weights that guide to targets"),
+    ],
+)
+def test_weights_without_effect_are_refused(
+    stored: Path, options: list[object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Tuned(weights=Weights(lam=0.5)).save("tuned.json")
+    code, said = fada(stored / "e.npz", *options)
+    assert (code, message in said) == (2, True)
+    assert fada(stored / "e.npz", "--lam", 1)[0] == 0
 
 
 def test_emissions_that_are_not_there_are_named(tmp_path: Path) -> None:

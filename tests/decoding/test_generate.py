@@ -13,6 +13,7 @@ from fada.decoding.generate import GuidedLogitsProcessor, guided_generate
 from fada.decoding.guidance import Guidance
 from fada.errors import FadaError
 from fada.targets.distribution import CharDistribution
+from fada.targets.target_set import TargetSet
 from fada.text.normalizer import TextNormalizer
 from fada.text.tokens import TokenTable
 from tests.support import tiny_models as tiny
@@ -171,6 +172,32 @@ def test_whisper_scores_are_eq2_for_short_recordings(num_beams: int) -> None:
     for item, (h,) in zip(features, found, strict=True):
         log_prob = decoder_log_prob(model, start, h.labels, input_features=item[None])
         assert h.score == pytest.approx(guidance.score(log_prob, h.text), abs=1e-4)
+
+
+def test_samples_come_best_first() -> None:
+    tokenizer = tiny.character_tokenizer()
+    options: dict[str, Any] = {"do_sample": True, "max_new_tokens": 4, "nbest": 6, "num_beams": 1}
+    torch.manual_seed(0)
+    [found] = guided_generate(
+        tiny.llama(len(tokenizer)), "A", CharDistribution.from_texts(["ab"]), tokenizer=tokenizer, **options
+    )
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+
+
+def test_hypotheses_of_whisper_that_would_all_be_the_same_are_refused() -> None:
+    tokenizer = tiny.byte_level_tokenizer()
+    model, target = tiny.whisper(len(tokenizer)), CharDistribution.from_texts([tiny.ENGLISH])
+    with pytest.raises(FadaError, match="nbest is 2: Whisper searches once for each"):
+        guided_generate(model, torch.zeros(1, 8, 3000), target, tokenizer=tokenizer, nbest=2)
+
+
+def test_inputs_are_given_in_the_precision_of_the_model() -> None:
+    tokenizer = tiny.byte_level_tokenizer()
+    target = CharDistribution.from_texts([tiny.ENGLISH])
+    model = tiny.whisper(len(tokenizer), sharpness=2.0).bfloat16()
+    features = torch.randn(1, 8, 3000, generator=torch.Generator().manual_seed(1))
+    [[h]] = guided_generate(model, features, target, num_beams=2, tokenizer=tokenizer, max_new_tokens=3)
+    assert h.labels
 
 
 @pytest.mark.parametrize("num_beams", [1, 5, 7])
@@ -333,9 +360,12 @@ def test_sampling_follows_the_guided_distribution() -> None:
         ({"lam": 0.0}, "lam is 0"),
         ({"lam": 1.5}, "lam is 1.5"),
         ({"nbest": 9}, "nbest is 9"),
+        ({"num_return_sequences": 2}, "num_return_sequences is called nbest here"),
+        ({"inputs": ["A"] * 4, "target": [CharDistribution.from_texts(["ab"])] * 2}, "2 targets for 4 inputs"),
         ({"distance": "w3"}, "w3"),
         ({"inputs": []}, "no prompt"),
         ({"target": []}, "no target"),
+        ({"target": TargetSet.from_texts({"14": ["ab"]})}, "the target is a TargetSet, expected .* one domain"),
         ({"forbidden": [chr(c) for c in range(0x250)], "allowed": "x"}, "every token"),
     ],
 )

@@ -27,7 +27,7 @@ def test_lists_and_numpy_integers_are_welcome() -> None:
     assert Alphabet(["", "a"], np.int64(0)) == Alphabet(("", "a"), 0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("symbols", ["abc", ["", 3]])
+@pytest.mark.parametrize("symbols", ["abc", ["", 3], {"": 0, "a": 1}, {"", "a"}])
 def test_what_is_no_list_of_texts_is_refused(symbols: object) -> None:
     with pytest.raises(FadaError, match="expected"):
         Alphabet(symbols)  # type: ignore[arg-type]
@@ -37,6 +37,15 @@ def test_two_classes_with_one_text_are_told(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING, logger="fada"):
         assert Alphabet(("", "twin", "b", "twin", "", "")).twins == ("twin",)
     assert "'twin'" in caplog.text
+
+
+@pytest.mark.parametrize(("blank", "told"), [(0, True), (2, False)])
+def test_a_character_in_the_place_of_the_blank_is_told(
+    blank: int, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="fada"):
+        Alphabet(("q", "r", ""), blank)
+    assert ("class 0, 'q', is taken for the blank, while class 2 writes nothing" in caplog.text) == told
 
 
 def test_missing_characters_come_with_their_number_most_frequent_first() -> None:

@@ -36,7 +36,7 @@ def decode(
     lines: Path | None = typer.Option(
         None, "--lines", help="Source of lines that tells the domains by line id, if the .npz does not."
     ),
-    nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line."),
+    nbest: int = typer.Option(1, "--nbest", min=1, help="Hypotheses written for each line, at most --beam."),
     prior_weight: float | None = typer.Option(
         None, "--prior-weight", help="Weight of log p_domain - log p_all per character. [0]"
     ),
@@ -73,11 +73,16 @@ def decode(
             "a domain that fada brings no knowledge of, or prior correction, has no effect without --targets: name the "
             "target file."
         )
+    aimed = [f"--{name}" for name in ("lam", "scale", "distance") if getattr(decoding, name) is not None]
+    if told.targets is None and aimed and decoding.lam != 1:
+        raise FadaError(f"{' and '.join(aimed)} without effect: there is no target. Name the target file (--targets).")
     if told.finds and (told.text or decoding.tuned):
         raise FadaError("--knowledge auto finds out which knowledge fits: leave --text and --tuned out, or auto.")
     data = Emissions.load(emissions, symbols, blank)
     chosen = decoder_for(data, decoding.wanted(told, prior_weight=prior_weight, length_bonus=length_bonus))
     weights, knowledge = chosen.weights, chosen.knowledge
+    if told.targets is None and decoding.tuned is not None and weights.guided:
+        raise FadaError(f"{decoding.tuned}: weights that guide to targets. Name the target file (--targets).")
     if lines is not None:
         data = with_references(data, lines)
     target_set = None if told.targets is None else TargetSet.load(told.targets)

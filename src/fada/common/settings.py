@@ -37,10 +37,11 @@ class _Plain(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if len({*names}) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice} stands twice", node.start_mark)
+        names: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in names:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key.value} stands twice", key.start_mark)
+            names.add(key.value)
         return super().construct_mapping(node, deep)
 
 

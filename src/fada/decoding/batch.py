@@ -241,7 +241,9 @@ class Batch:
         if not readable:
             for i, line in enumerate(lines):
                 try:
-                    self.lines[i] = classes.merged(classes.read(line, self.name(i)))
+                    found = classes.read(line, self.name(i))
+                    # Merging would hide from the search that these are no log-probabilities.
+                    self.lines[i] = classes.merged(normalized(found, self.name(i))) if classes.twins else found
                 except FadaError as error:
                     refused[i] = error
                     self.lines[i] = np.empty((0, V))

@@ -30,7 +30,7 @@ from fada.decoding.batch import (
     decode_shares,
     normalized,
 )
-from fada.decoding.guidance import Constraint, Guidance, check_weight
+from fada.decoding.guidance import Constraint, Guidance, check_target, check_weight
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.automaton import Automaton
 from fada.decoding.kernels.memory import UNFIT, address_of
@@ -323,6 +323,7 @@ class CTCBeamDecoder:
         return row
 
     def _prepare_row(self, target: CharDistribution) -> TargetRow:
+        check_target(target)
         steps = self._steps_for(target.normalizer)
         # An edited target says of single characters what Eq. 2 cannot see; λ = 1 asks for no target at all.
         acts = bool(target.edits) and self.lam < 1

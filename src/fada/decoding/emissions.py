@@ -144,15 +144,15 @@ class Emissions:
             path: the .npz file.
             symbols: JSON file: a list with the text of each class, or ``{"symbols": [...], "blank": 0}``;
                 by default those stored in `path`, else ``symbols.json`` beside it.
-            blank: class of the blank, if neither says (0).
+            blank: class of the blank, whatever they say; 0 where nothing does.
         """
         path = Path(path)
         columns = _read_npz(path)
         packed = all(name in columns for name in _PACKED) and columns["lengths"].ndim == 1
-        stored = Alphabet.parse(str(columns[_CLASSES]), path) if packed and _CLASSES in columns else None
-        if stored and symbols and Alphabet.load(symbols).symbols != stored.symbols:
+        stored = Alphabet.parse(str(columns[_CLASSES]), path, blank) if packed and _CLASSES in columns else None
+        if stored and symbols and Alphabet.load(symbols, blank).symbols != stored.symbols:
             raise FadaError(f"{symbols}: not the classes that {path} was written with. Leave --symbols out.")
-        classes = stored or Alphabet.load(symbols or path.with_name(SYMBOLS))
+        classes = stored or Alphabet.load(symbols or path.with_name(SYMBOLS), blank)
         if packed:
             ids, scores = _unpack(columns, path)
             optional = {name: columns[name].astype(str).tolist() if name in columns else None for name in _OPTIONAL}
@@ -163,7 +163,7 @@ class Emissions:
                 raise FadaError(f"{path}, line {line!r}: values of type {array.dtype}, expected numbers.")
         try:
             floats = [np.ascontiguousarray(array, dtype=np.float32) for array in scores]
-            return cls(ids, floats, classes.symbols, classes.blank if blank is None else blank, **optional)
+            return cls(ids, floats, classes.symbols, classes.blank, **optional)
         except FadaError as error:
             raise FadaError(f"{path}: {error}") from None
 

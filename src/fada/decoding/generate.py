@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from fada.decoding.guidance import Guidance, check_weight
+from fada.decoding.guidance import Guidance, check_target, check_weight
 from fada.decoding.hypothesis import Hypothesis
 from fada.decoding.kernels.generate import Rows, Terms, Tokens, guide_rows
 from fada.decoding.vocabulary import (
@@ -93,9 +93,11 @@ class GuidedLogitsProcessor(LogitsProcessor):
         forbidden: Iterable[str] = (),
         allowed: Iterable[str] | None = None,
     ):
-        targets = [target] if isinstance(target, CharDistribution) else list(target)
+        targets: list[Any] = list(target) if isinstance(target, Sequence) else [target]
         if not targets:
             raise FadaError("no target given: expected a character distribution, or one for each input of the batch.")
+        for one in targets:
+            check_target(one)
         first = targets[0]
         for other in targets[1:]:
             if other.symbols != first.symbols or other.normalizer != first.normalizer:
@@ -333,6 +335,8 @@ def guided_generate(
         recordings (Whisper) the list holds the windows in order, each with its own score.
     """
     _check_options(lam, num_beams, nbest, generation)
+    if nbest > 1 and _is_whisper(model) and not generation.get("do_sample"):
+        raise FadaError(f"nbest is {nbest}: Whisper searches once for each of them and finds the same. Leave it out.")
     table = token_table(tokenizer)
     encoded = _encode(model, inputs, getattr(tokenizer, "tokenizer", tokenizer))
     settings = _exact_settings(model, lam, num_beams, nbest, generation)
@@ -351,6 +355,9 @@ def guided_generate(
         forbidden=forbidden,
         allowed=allowed,
     )
+    targets, lines = len(guide.guidances), len(next(iter(encoded.values())))
+    if targets not in (1, lines):
+        raise FadaError(f"{targets} targets for {lines} inputs: expected one target for each input, or one for all.")
     processors = LogitsProcessorList([_Timed([*logits_processor, guide], stopwatch or Stopwatch())])
     with torch.inference_mode():
         output: Any = cast(Any, model).generate(**encoded, logits_processor=processors, **settings)
@@ -366,6 +373,8 @@ def _check_options(lam: float, num_beams: int, nbest: int, generation: Mapping[s
         raise FadaError(f"num_beams is {num_beams}, expected at least 1.")
     if nbest < 1 or (nbest > num_beams and not generation.get("do_sample")):
         raise FadaError(f"nbest is {nbest}, expected between 1 and the beam size, {num_beams}.")
+    if "num_return_sequences" in generation:
+        raise FadaError("num_return_sequences is called nbest here: give that.")
     if generation.get("renormalize_logits"):
         raise FadaError(
             "renormalize_logits=True makes the scores of a beam sum to something other than Eq. 2. Leave it out."
@@ -379,6 +388,10 @@ def _check_options(lam: float, num_beams: int, nbest: int, generation: Mapping[s
         raise FadaError(
             "a temperature together with sampling beams scales the sum of scores. Use num_beams=1 or leave it out."
         )
+
+
+def _is_whisper(model: "PreTrainedModel") -> bool:
+    return hasattr(model.generation_config, "no_timestamps_token_id")
 
 
 def _exact_settings(
@@ -402,7 +415,7 @@ def _exact_settings(
     if settings["do_sample"]:
         # The guidance multiplies log-probabilities by λ, which would be a temperature of 1/λ.
         settings["temperature"] = 1.0 if num_beams > 1 else lam * generation.get("temperature", 1.0)
-    elif hasattr(model.generation_config, "no_timestamps_token_id"):
+    elif _is_whisper(model):
         settings.setdefault("temperature", 0.0)  # Whisper: no fallback to sampling, it would read guided scores
     if model.generation_config.pad_token_id is None and "pad_token_id" not in settings:
         settings["pad_token_id"] = next(iter(_end_tokens(model, generation)), 0)
@@ -427,7 +440,7 @@ def _end_tokens(model: "PreTrainedModel", generation: Mapping[str, Any]) -> list
 
 
 def _encode(model: "PreTrainedModel", inputs: Any, tokenizer: Any) -> dict[str, Any]:
-    """The inputs of `generate`, on the model's device; prompts are padded on the left."""
+    """The inputs of `generate`, on the model's device and in its precision; prompts are padded on the left."""
     if isinstance(inputs, str):
         inputs = [inputs]
     if torch.is_tensor(inputs):
@@ -443,7 +456,11 @@ def _encode(model: "PreTrainedModel", inputs: Any, tokenizer: Any) -> dict[str, 
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts])
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
         encoded = {"input_ids": ids, "attention_mask": mask}
-    return {name: value.to(model.device) if torch.is_tensor(value) else value for name, value in encoded.items()}
+    return {name: _moved(value, model) if torch.is_tensor(value) else value for name, value in encoded.items()}
+
+
+def _moved(value: torch.Tensor, model: "PreTrainedModel") -> torch.Tensor:
+    return value.to(model.device, model.dtype if value.is_floating_point() else value.dtype)
 
 
 def _generated(sequence: Sequence[int], end_tokens: Sequence[int]) -> tuple[int, ...]:
@@ -476,7 +493,8 @@ def _hypotheses(
         logits = None if beam_scores is not None else [step[i] for step in output.logits]
         beam_score = None if beam_scores is None else beam_scores[i]
         found.append(_scored(tokens, guide, i // nbest, beam_score, logits))
-    return [found[i : i + nbest] for i in range(0, len(found), nbest)]
+    items = (found[i : i + nbest] for i in range(0, len(found), nbest))
+    return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in items]
 
 
 def _windows(

@@ -231,6 +231,15 @@ class Constraint:
         return {form for character in characters for form in (character, *self.normalizer(character))}
 
 
+def check_target(target: Any) -> None:
+    """Refuse what is not the distribution of one domain."""
+    if not isinstance(target, CharDistribution):
+        raise FadaError(
+            f"the target is a {type(target).__name__}, expected the character distribution of one domain, such as "
+            'targets["14"].'
+        )
+
+
 def check_weight(name: str, value: Any, low: float, high: float) -> None:
     """Refuse a weight that is not a finite number between `low` and `high`."""
     if not isinstance(value, int | float | np.number) or not math.isfinite(value) or not low <= value <= high:

@@ -224,6 +224,8 @@ def decoder_for(emissions: Emissions, wanted: Wanted) -> Decoder:
     else:
         settings = tuned or Tuned(weights=Weights(lam=LAM, lm_weight=LM_WEIGHT))
         weights = settings.weights.model_copy(update=dict(wanted.asked))
+        if wanted.lm is None and weights.lm == "none" and "lm_weight" in wanted.asked:
+            raise FadaError("--lm-weight without a language model: name one with --lm.")
         if wanted.lm is not None:
             weights = weights.model_copy(update={"lm": "global"})
             knowledge = Knowledge(global_lm=read_lm(wanted.lm, characters))

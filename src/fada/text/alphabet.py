@@ -4,7 +4,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,8 @@ class Alphabet:
     """The text of every class of a model, and which of the classes is the blank.
 
     A text may have any number of code points, also none; that of the blank is ignored. Two classes that write the same
-    text are allowed and told once: a search counts them as different, so the probability of that text is divided.
+    text are allowed and told once: a search adds their probabilities, the loss counts each for itself. A blank that has
+    the text of a character is told too, where another class has none: it may be that one.
 
     Args:
         symbols: (classes,) the text of each class.
@@ -32,8 +33,11 @@ class Alphabet:
     blank: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.symbols, str):
-            raise FadaError("symbols is one string, expected a list with the text of each class, the blank included.")
+        if isinstance(self.symbols, str | Mapping | Set):
+            found = (
+                "one string" if isinstance(self.symbols, str) else f"a {type(self.symbols).__name__}, without an order"
+            )
+            raise FadaError(f"symbols is {found}, expected a list with the text of each class, the blank included.")
         symbols = tuple(self.symbols)
         for i, symbol in enumerate(symbols):
             if not isinstance(symbol, str):
@@ -45,6 +49,8 @@ class Alphabet:
         object.__setattr__(self, "blank", int(self.blank))
         if self.twins:
             _tell_twins(self)
+        if len(symbols[self.blank]) == 1 and "" in symbols:
+            _tell_blank(self)
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -70,8 +76,12 @@ class Alphabet:
         return {"symbols": list(self.symbols), "blank": self.blank}
 
     @classmethod
-    def parse(cls, text: str, where: object) -> "Alphabet":
-        """From the text of a ``symbols.json``: a list, or ``{"symbols": [...], "blank": 0}``; `where` names it."""
+    def parse(cls, text: str, where: object, known_blank: int | None = None) -> "Alphabet":
+        """From the text of a ``symbols.json``: a list, or ``{"symbols": [...], "blank": 0}``; `where` names it.
+
+        Args:
+            known_blank: the blank, whatever the text says.
+        """
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -83,13 +93,13 @@ class Alphabet:
             raise FadaError(f'{where}: expected a list of strings, or {{"symbols": [...], "blank": 0}}.')
         if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < len(values):
             raise FadaError(f"{where}: blank is {blank!r}, expected a class from 0 to {len(values) - 1}.")
-        return cls(tuple(values), blank)
+        return cls(tuple(values), blank if known_blank is None else known_blank)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Alphabet":
-        """Read a ``symbols.json``."""
+    def load(cls, path: str | os.PathLike[str], known_blank: int | None = None) -> "Alphabet":
+        """Read a ``symbols.json``, see :meth:`parse`."""
         try:
-            return cls.parse(Path(path).read_text(encoding="utf-8"), path)
+            return cls.parse(Path(path).read_text(encoding="utf-8"), path, known_blank)
         except FileNotFoundError:
             raise FadaError(f"{path}: no such file. It lists the text of each class; name it with --symbols.") from None
         except UnicodeDecodeError as error:
@@ -108,3 +118,14 @@ def alphabet_of(symbols: "Sequence[str] | Alphabet", blank: int = 0) -> Alphabet
 def _tell_twins(alphabet: Alphabet) -> None:
     shown = ", ".join(map(repr, alphabet.twins[:5]))
     log.warning("%d texts are written by more than one class of the model, such as %s", len(alphabet.twins), shown)
+
+
+@lru_cache(maxsize=256)
+def _tell_blank(alphabet: Alphabet) -> None:
+    blank, empty = alphabet.blank, alphabet.symbols.index("")
+    log.warning(
+        "class %d, %r, is taken for the blank, while class %d writes nothing: say which is the blank (--blank)",
+        blank,
+        alphabet.symbols[blank],
+        empty,
+    )

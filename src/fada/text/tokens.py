@@ -41,12 +41,13 @@ class TokenTable:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: "PreTrainedTokenizerBase") -> "TokenTable":
-        """Read the table from a tokenizer of `transformers`.
+        """Read the table from a tokenizer of `transformers`, or a processor that holds one.
 
         Understands byte-level BPE (GPT-2, RoBERTa, Whisper, Llama 3), SentencePiece with and without byte fallback
         (Llama 2, T5), WordPiece (BERT), word-end marks (GPT), ByT5, and vocabularies of characters or words. A
         leading-space marker (``Ġ``, ``▁``, no ``##``) is a space, also on the first token of a text.
         """
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         vocabulary = tokenizer.get_vocab()
         if not vocabulary:
             raise FadaError(
