@@ -439,7 +439,7 @@ class AlignmentLoss(nn.Module):
     def alignment(self, scores: Tensor, extent: Tensor, domains: Sequence[str | None] | Tensor) -> Tensor:
         """The alignment term, scale included: a scalar, zero for a batch without lines."""
         self._check(scores, extent, domains)
-        if not len(scores):
+        if not len(scores) and self.pool == "sample":  # a pool waits for the lines of the other processes
             return _at_least_float32(scores).sum()
         with torch.autocast(scores.device.type, enabled=False):
             counts = self.character_counts(scores, extent)  # (batch, n)
@@ -519,7 +519,7 @@ class AlignmentLoss(nn.Module):
                 self.running.copy_(decay * kept + present * pooled)
             pooled = _MOMENTUM * kept + pooled
         per_domain = self.distance(frequencies_of(pooled), self.targets_matrix.to(pooled))
-        return (per_domain * lines).sum() / lines.sum()
+        return (per_domain * lines).sum() / lines.sum().clamp(min=1)
 
     def _domain_indices(self, domains: Sequence[str | None] | Tensor) -> Tensor:
         if isinstance(domains, Tensor):
@@ -531,7 +531,8 @@ class AlignmentLoss(nn.Module):
             self._told |= unknown
             names = ", ".join(sorted(domain or "none" for domain in unknown))
             log.warning("no target for the domain %s: aligned to that of all domains together", names)
-        return torch.tensor([self.domains.index(d) if d in self.domains else len(self.domains) for d in domains])
+        places = [self.domains.index(d) if d in self.domains else len(self.domains) for d in domains]
+        return torch.tensor(places, dtype=torch.long)
 
 
 class BigramLoss(AlignmentLoss):
