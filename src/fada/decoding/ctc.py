@@ -74,7 +74,7 @@ class CTCBeamDecoder:
         distance: ``sorted_w2``, ``aligned_w2`` (both O(1) per character), ``js``, ``kl`` or ``w1``.
         scale: factor of the distance; 1 is the paper.
         lm: a character n-gram model (natural logarithms), weighted with `lm_weight`.
-        lm_weight: its weight, from 0 up.
+        lm_weight: its weight, from 0 (the default: it does not count) up.
         lm_end: whether it also scores that the line ends where a hypothesis does. The beam is ranked anew by that after
             the last frame, as other decoders do.
         prior: the distribution of the training text. Each character adds
