@@ -92,6 +92,7 @@ class Systems(_OfLines, Mapping[str, Predictions]):
         scores: parts of the score, by system.
         source: where this was read, for messages.
         left_out: lines of the source that had no reference or were not read by every system.
+        unit: what is compared, and left out: lines or pages.
         note: how lines were paired, where it was not by id.
     """
 
@@ -101,6 +102,7 @@ class Systems(_OfLines, Mapping[str, Predictions]):
     scores: Mapping[str, Scores] = field(default_factory=dict)
     source: str = ""
     left_out: int = 0
+    unit: str = "lines"
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -156,6 +158,10 @@ class Systems(_OfLines, Mapping[str, Predictions]):
             settings={**self.settings, new.name: new.settings},
             scores={**self.scores, new.name: new.scores},
         )
+
+    def left_out_note(self) -> str | None:
+        """A note if lines or pages are left out."""
+        return f"{self.left_out} {self.unit} left out: no reference, or not in every system." if self.left_out else None
 
     def unicode_note(self) -> str | None:
         """A note if one side is composed (NFC) and the other is not: equal letters then count as errors."""

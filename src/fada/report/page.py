@@ -164,9 +164,7 @@ def write_comparison(
         config = {"data": [os.path.abspath(references)], "dataset": Path(references).stem, "model": "outputs", **given}
         write_json(run / "config.json", {"settings": config, "outputs": [str(output) for output in outputs]})
         written = write_report([run], out, **settings)
-    told = [systems.note] if systems.note else []
-    if systems.left_out:
-        told.append(f"{systems.left_out} lines left out: no reference, or not in every system.")
+    told = [note for note in (systems.note, systems.left_out_note()) if note]
     return replace(written, notes=(*told, *written.notes))
 
 
