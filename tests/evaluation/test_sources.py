@@ -118,6 +118,13 @@ def test_pages_that_are_called_otherwise_are_named(tmp_path: Path) -> None:
     assert "2 pages left out" in told
 
 
+def test_references_that_nobody_wrote_yet_are_told(tmp_path: Path) -> None:
+    half = page(tmp_path / "half.xml", [*TEXTS[:2], "", ""])
+    told = run_fada("evaluate", half, page(tmp_path / "read.xml", TEXTS)).stderr
+    assert "2 of 4 references are empty, and whatever is read there counts as wrong" in told
+    assert "are empty" not in run_fada("evaluate", page(tmp_path / "gold.xml", TEXTS), tmp_path / "read.xml").stderr
+
+
 def test_whole_texts_are_compared_on_request(tmp_path: Path) -> None:
     (tmp_path / "gt.txt").write_text("abc def\nghi\n", encoding="utf-8")
     (tmp_path / "ocr.txt").write_text("abc\ndef ghi\nx\n", encoding="utf-8")

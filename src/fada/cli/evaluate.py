@@ -147,8 +147,9 @@ def evaluate(
                 echo(told, err=True)
         if not normalization and (note := systems.unicode_note()):
             echo(note, err=True)
-        if left_out := systems.left_out_note():
-            echo(left_out, err=True)
+        for told in (systems.left_out_note(), systems.empty_note()):
+            if told:
+                echo(told, err=True)
 
     above = [
         (name, e.cer) for r in results for name, e in r.evaluations.items() if max_cer is not None and e.cer > max_cer

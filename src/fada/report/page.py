@@ -162,9 +162,10 @@ def write_comparison(
         run.mkdir()
         systems.save(run / PREDICTIONS)
         config = {"data": [os.path.abspath(references)], "dataset": Path(references).stem, "model": "outputs", **given}
-        write_json(run / "config.json", {"settings": config, "outputs": [str(output) for output in outputs]})
+        told = [note for note in (systems.note, systems.left_out_note(), systems.empty_note()) if note]
+        record = {"settings": config, "outputs": [str(output) for output in outputs], "paired": told}
+        write_json(run / "config.json", record)
         written = write_report([run], out, **settings)
-    told = [note for note in (systems.note, systems.left_out_note()) if note]
     return replace(written, notes=(*told, *written.notes))
 
 
