@@ -69,6 +69,8 @@ def test_a_century_of_which_nothing_is_known_is_told(tmp_path: Path) -> None:
         notes = "\n".join(read(tmp_path / f"{domain}.tsv", dated, lines).notes)
         assert ("alone" in notes) == bool(told)
         assert told in notes
+    alone = read(tmp_path / "tales.tsv", Automatic({"fr-15": read_knowledge("fr-15")}), lines_of(ENGLISH, "tales"))
+    assert "none of the known languages (fr-15) fits this document" in "\n".join(alone.notes)
 
 
 def test_neither_an_interruption_nor_the_batch_nor_shards_change_the_result(

@@ -111,7 +111,8 @@ class Documents:
     def notes(self, rows: Mapping[str, Row]) -> list[str]:
         """What a user should know: the knowledge that was found, that none fits, that the given one does not."""
         found = list(self.decisions.values())
-        known = ", ".join(name for name, one in self.automatic.candidates.items() if one.about.century is None)
+        looked_for = {name for decision in found if decision.posterior for name in decision.posterior.names}
+        known = ", ".join(name for name in self.automatic.candidates if name in looked_for)
         notes = []
         if any(decision.posterior is not None and decision.knowledge.name for decision in found):
             notes.append(f"read as {self.told()}; --domain tells it, --knowledge none reads without")
