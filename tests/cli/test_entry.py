@@ -7,13 +7,16 @@ import logging
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fada import __version__, cli
 from fada.common.say import printable
@@ -109,6 +112,21 @@ def test_escape_sequences_of_the_data_do_not_reach_a_terminal(tmp_path: Path) ->
     assert "\x1b]0;owned" not in text
     assert "\x07" not in text
     assert "\x9b" not in text
+
+
+def test_an_interruption_is_told_and_what_goes_on(tmp_path: Path) -> None:
+    for number in range(400):
+        Image.new("L", (900, 60), 200).save(tmp_path / f"{number}.png")
+    arguments = [*FADA, "transcribe", str(tmp_path), "--out", str(tmp_path.with_suffix(".tsv"))]
+    job = subprocess.Popen(arguments, stderr=subprocess.PIPE, encoding="utf-8", env=os.environ | {"COLUMNS": "120"})
+    while not list(tmp_path.parent.glob(".*.journal")):
+        assert job.poll() is None
+        time.sleep(0.05)
+    job.send_signal(signal.SIGINT)
+    told = job.communicate()[1]
+    assert job.returncode == cli.INTERRUPTED
+    assert "the same command goes on where this one stopped" in told
+    assert told.endswith("fada: interrupted\n")
 
 
 def test_the_package_is_the_program_where_that_is_not_on_the_path() -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from fada.decoding.knowledge import (
+    FOLDER,
     About,
     Knowledge,
     built_in_knowledge,
@@ -138,3 +139,15 @@ def test_knowledge_json_is_readable(stored: Path) -> None:
     with zipfile.ZipFile(stored) as archive:
         assert set(archive.namelist()) == {"knowledge.json", "targets.json", "lm"}
         assert About(**json.loads(archive.read("knowledge.json"))).name == "la-4"
+
+
+def test_a_century_alone_is_looked_for_where_its_whole_language_is_not_known(tmp_path: Path) -> None:
+    for names, looked_for in ((["la-9"], ["la-9"]), (["la-9", "la", "fr-14"], ["fr-14", "la"])):
+        folder = tmp_path / names[-1]
+        (folder / FOLDER).mkdir(parents=True)
+        for name in names:
+            write_knowledge(
+                Knowledge.from_texts(["in principio erat uerbum"], name=name), folder / FOLDER / f"{name}.fada"
+            )
+        assert sorted(knowledge_of_model(folder, centuries=False)) == looked_for
+        assert sorted(knowledge_of_model(folder)) == sorted(names)

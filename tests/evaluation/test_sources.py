@@ -83,6 +83,48 @@ def test_as_many_lines_that_begin_elsewhere_are_compared_as_a_page(tmp_path: Pat
     assert "paired by their order" in systems.note
 
 
+def test_ids_that_are_the_same_by_chance_pair_no_lines(tmp_path: Path) -> None:
+    gold = page(tmp_path / "gold" / "p1.xml", ["Incipit", *TEXTS], ids="line_").parent
+    page(gold / "p2.xml", TEXTS[1:], ids="eSc_")
+    read = page(tmp_path / "read" / "p1.xml", TEXTS, ids="line_").parent
+    page(read / "p2.xml", [" ".join(TEXTS[1:])], ids="line_")
+    told = run_fada("evaluate", gold, read)
+    assert "the same ids are of other lines), so whole pages are compared" in told.stderr
+    assert read_systems(gold, read).systems["read"] == [" ".join(TEXTS), " ".join(TEXTS[1:])]
+    half = page(tmp_path / "half" / "p1.xml", ["Incipit", TEXTS[0][1:]], ids="line_").parent
+    systems = read_systems(gold, half)
+    assert systems.ids == ["p1#line_0", "p1#line_1"]
+    assert systems.note.startswith("half: 6 of 8 lines of the references missing (p1#line_2, ")
+
+
+def test_lines_of_pages_in_a_table_are_compared_page_by_page(tmp_path: Path) -> None:
+    gold = page(tmp_path / "gold" / "p1.xml", TEXTS).parent
+    page(gold / "p2.xml", TEXTS[2:])
+    rows = ["p1#line_1", " ".join(TEXTS)], ["p2#line_1", TEXTS[2]], ["p2#line_2", TEXTS[3]]
+    (tmp_path / "read.tsv").write_text("id\ttext\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    systems = read_systems(gold, tmp_path / "read.tsv")
+    assert "whole pages are compared" in systems.note
+    assert systems.systems == {"read": systems.references}
+    assert systems.ids == ["p1", "p2"]
+
+
+def test_pages_that_are_called_otherwise_are_named(tmp_path: Path) -> None:
+    gold = page(tmp_path / "gold" / "p1.xml", TEXTS).parent
+    page(gold / "Latin 17 f.2.xml", TEXTS)
+    read = page(tmp_path / "read" / "p1.xml", [" ".join(TEXTS)], ids="x").parent
+    page(read / "f2.xml", TEXTS, ids="x")
+    told = run_fada("evaluate", gold, read).stderr
+    assert "read: 1 of 2 pages of the references missing (Latin 17 f.2), 1 that they lack (f2)." in told
+    assert "2 pages left out" in told
+
+
+def test_references_that_nobody_wrote_yet_are_told(tmp_path: Path) -> None:
+    half = page(tmp_path / "half.xml", [*TEXTS[:2], "", ""])
+    told = run_fada("evaluate", half, page(tmp_path / "read.xml", TEXTS)).stderr
+    assert "2 of 4 references are empty, and whatever is read there counts as wrong" in told
+    assert "are empty" not in run_fada("evaluate", page(tmp_path / "gold.xml", TEXTS), tmp_path / "read.xml").stderr
+
+
 def test_whole_texts_are_compared_on_request(tmp_path: Path) -> None:
     (tmp_path / "gt.txt").write_text("abc def\nghi\n", encoding="utf-8")
     (tmp_path / "ocr.txt").write_text("abc\ndef ghi\nx\n", encoding="utf-8")

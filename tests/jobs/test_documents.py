@@ -1,6 +1,7 @@
 """Documents of a job are read with what fits each of them, and the same after an interruption."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,11 +52,25 @@ def test_each_document_is_read_in_its_language_and_that_is_told(tmp_path: Path, 
     assert "none of the known languages (la, fr, it) fits 1 of 3 documents" in told
     made = json.loads((tmp_path / "out.tsv.provenance.json").read_text(encoding="utf-8"))
     assert "la: 1 document (certainty" in made["knowledge"]
+    assert re.search(r"; fr: 1 document \(certainty \d+%\): graal", made["knowledge"])
+    assert made["beam"] == "16"
+    assert "lm" not in made  # two with a language model, one without
     alone = read(tmp_path / "latin.tsv", automatic, lines_of(LATIN, "bible"))
     assert alone.notes[0].startswith("read as la (certainty")
     made = json.loads((tmp_path / "latin.tsv.provenance.json").read_text(encoding="utf-8"))
     assert made["knowledge"].startswith("la (certainty")
     assert float(made["lm_weight"]) > 0
+
+
+def test_a_century_of_which_nothing_is_known_is_told(tmp_path: Path) -> None:
+    dated = Automatic({name: read_knowledge(name) for name in ("la", "la-13")})
+    for domain, told in (("la-9", "nothing is known of la-9 alone (known: la-13)"), ("la-13", ""), ("la", "")):
+        lines = [replace(line, domain=domain) for line in lines_of(LATIN, "bible")]
+        notes = "\n".join(read(tmp_path / f"{domain}.tsv", dated, lines).notes)
+        assert ("alone" in notes) == bool(told)
+        assert told in notes
+    alone = read(tmp_path / "tales.tsv", Automatic({"fr-15": read_knowledge("fr-15")}), lines_of(ENGLISH, "tales"))
+    assert "none of the known languages (fr-15) fits this document" in "\n".join(alone.notes)
 
 
 def test_neither_an_interruption_nor_the_batch_nor_shards_change_the_result(

@@ -367,6 +367,9 @@ def test_any_outputs_are_reported_against_a_ground_truth(tmp_path: Path) -> None
     assert (written.lines, written.images) == (2, 2)
     page = written.path.read_text(encoding="utf-8")
     assert "gt: first, second" in page
+    (tmp_path / "third.tsv").write_text("id\ttext\na\tle roi marc\n", encoding="utf-8")
+    third = write_comparison(folder, [tmp_path / "third.tsv"], tmp_path / "third.html", resamples=100)
+    assert "third: 1 of 2 lines of the references missing (b)." in third.path.read_text(encoding="utf-8")
     assert "not recorded" not in page.split("Licence of the data")[0]
     done = CliRunner().invoke(app, ["report", str(tmp_path / "gt"), "--domain", "13"])
     assert isinstance(done.exception, FadaError)

@@ -22,6 +22,7 @@ from fada.data.line import Line
 from fada.data.segment.photographs import photographs
 from fada.data.synthetic.pages import Layout, make_page
 from fada.models.crnn import CRNNRecognizer
+from fada.models.folders import PRETRAINED
 from fada.models.looks import USUAL
 from fada.models.registry import load_recognizer
 from fada.serve.jobs import Cancelled, Worker, WorkerLostError
@@ -110,6 +111,13 @@ def test_a_bad_page_is_told_and_the_others_are_read(client: Any) -> None:
     drawing = client.get(f"/api/pages/{pages[1]['id']}/drawing")
     with Image.open(io.BytesIO(drawing.content)) as picture:
         assert (picture.format, picture.mode, picture.size) == ("PNG", "RGB", (pages[1]["width"], pages[1]["height"]))
+
+
+def test_the_languages_of_the_built_in_model_are_those_it_was_trained_on(client: Any) -> None:
+    (medieval,) = (one for one in client.get("/api/models").json() if one["name"] == "medieval")
+    card = (PRETRAINED / "medieval" / "README.md").read_text(encoding="utf-8").partition("Trained on")[2]
+    assert len(medieval["languages"]) == 7
+    assert all(language in card for language in medieval["languages"])
 
 
 def test_sound_is_read_by_a_model_that_writes_tokens(tmp_path: Path) -> None:

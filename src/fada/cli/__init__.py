@@ -134,6 +134,10 @@ for _name in sorted({module.name for module in pkgutil.iter_modules(__path__)} -
         app.command(_name)(getattr(_module, _name))
 
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
 def _told(error: BaseException) -> tuple[str, int] | None:
     """The sentence and the exit code for what the user's files, disk or installation did; None for a fault of ours."""
     from fada.common.files import full_place, is_full
@@ -143,7 +147,7 @@ def _told(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, Interrupted):
         return str(error), error.code
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 130
+        return "interrupted", INTERRUPTED
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if extra := EXTRAS.get(package):
@@ -201,6 +205,10 @@ def main() -> None:
         del os.environ["COLUMNS"]  # rich would print nothing
     try:
         app(standalone_mode=True)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:  # typer keeps Ctrl-C to itself
+            echo("fada: interrupted", err=True)
+        raise
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("FADA_DEBUG") and not isinstance(error, FadaError | Interrupted | KeyboardInterrupt):
             raise

@@ -147,8 +147,9 @@ def evaluate(
                 echo(told, err=True)
         if not normalization and (note := systems.unicode_note()):
             echo(note, err=True)
-        if systems.left_out:
-            echo(f"{systems.left_out} lines left out: no reference, or not in every system.", err=True)
+        for told in (systems.left_out_note(), systems.empty_note()):
+            if told:
+                echo(told, err=True)
 
     above = [
         (name, e.cer) for r in results for name, e in r.evaluations.items() if max_cer is not None and e.cer > max_cer

@@ -116,7 +116,12 @@ def transcribe(
         how = {name: value for name, value in source.items() if not name.startswith("domain")}
         aims = str(known.targets) if known.targets else None
         job = Job(chosen.weights, chosen.knowledge, chosen.automatic, model, aims, how, wanted.record())
-        summary = run(recognizer, lines, target, job, Execution(batch_size, restart, part, cluster), format=format)
+        try:
+            summary = run(recognizer, lines, target, job, Execution(batch_size, restart, part, cluster), format=format)
+        except KeyboardInterrupt:
+            if not streamed:
+                echo("what was finished is kept: the same command goes on where this one stopped", err=True)
+            raise
         if out is None and target.is_file():
             echo(target.read_text(encoding="utf-8"), nl=False)
         elif out is not None and streamed and target.is_file():

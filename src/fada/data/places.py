@@ -20,6 +20,8 @@ IMAGE_SUFFIXES = frozenset(
     | {".heic", ".heif", ".hif", ".avif"}
 )
 PDF = ".pdf"
+DRAWING = ".lines.png"
+"""What the name of a drawing of found lines ends in; it is no page."""
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})
 GT_SUFFIX = ".gt.txt"
 IDS = "ids.json"

@@ -17,7 +17,7 @@ from fada.common.tables import SUFFIXES as TABLES
 from fada.data.formats import text as plain_text
 from fada.data.formats.registry import Format, format_of, formats, group, readable
 from fada.data.line import Line, LineSet, Log, printable, split_of
-from fada.data.places import walk
+from fada.data.places import DRAWING, walk
 from fada.data.reading import Reading
 from fada.data.rows import table_texts
 from fada.errors import FadaError, first_few
@@ -134,6 +134,7 @@ def _noting(
     """The lines, with notes about files beside them that were not read and images that belong to none of them."""
     left = {kind: files for kind, files in kinds.items() if kind != chosen.name and kind not in chosen.parts}
     images = kinds.get("images", []) if chosen.name in ("xml", "manifest") and not reading.split else []
+    images = [image for image in images if not image.name.endswith(DRAWING)]
 
     def read(log: Log, media: bool) -> Iterator[Line]:
         if advised:

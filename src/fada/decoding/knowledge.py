@@ -483,11 +483,13 @@ def knowledge_of_model(folder: str | os.PathLike[str], *, centuries: bool = True
 
     Args:
         folder: of the model.
-        centuries: whether those of single centuries are wanted too; they are not looked for, but may be asked for.
+        centuries: whether those of single centuries are wanted too, beside that of their language; they are not looked
+            for, but may be asked for.
     """
     prior, pairs = training_text_of(folder), training_pairs_of(folder)
-    files = sorted((Path(folder) / FOLDER).glob(f"*{SUFFIX}"))
-    chosen = files if centuries else [path for path in files if read_about(path).century is None]
+    found = {path: read_about(path) for path in sorted((Path(folder) / FOLDER).glob(f"*{SUFFIX}"))}
+    whole = {about.language for about in found.values() if about.century is None}
+    chosen = [p for p, about in found.items() if centuries or about.century is None or about.language not in whole]
     return {path.stem: read_knowledge(path).with_prior(prior, pairs) for path in chosen}
 
 

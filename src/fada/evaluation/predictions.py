@@ -32,6 +32,8 @@ SCORE_COLUMNS = ("log_prob", "distance", "score")
 """What a run folder's predictions tell of a hypothesis beside its text."""
 GREEDY_SETTINGS: Mapping[str, Any] = {"search": "greedy"}
 """Settings of a system without any search; all others are the weights that it decodes with."""
+MANY_EMPTY = 0.1
+"""Of a larger share of empty references it is told."""
 _METADATA = b"fada.systems"
 
 
@@ -92,6 +94,7 @@ class Systems(_OfLines, Mapping[str, Predictions]):
         scores: parts of the score, by system.
         source: where this was read, for messages.
         left_out: lines of the source that had no reference or were not read by every system.
+        unit: what is compared, and left out: lines or pages.
         note: how lines were paired, where it was not by id.
     """
 
@@ -101,6 +104,7 @@ class Systems(_OfLines, Mapping[str, Predictions]):
     scores: Mapping[str, Scores] = field(default_factory=dict)
     source: str = ""
     left_out: int = 0
+    unit: str = "lines"
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -155,6 +159,21 @@ class Systems(_OfLines, Mapping[str, Predictions]):
             systems={**self.systems, new.name: new.hypotheses},
             settings={**self.settings, new.name: new.settings},
             scores={**self.scores, new.name: new.scores},
+        )
+
+    def left_out_note(self) -> str | None:
+        """A note if lines or pages are left out."""
+        return f"{self.left_out} {self.unit} left out: no reference, or not in every system." if self.left_out else None
+
+    def empty_note(self) -> str | None:
+        """A note if many references are empty, as those of lines are that nobody has transcribed yet."""
+        empty = sum(not text.strip() for text in self.references)
+        if empty <= MANY_EMPTY * len(self.references):
+            return None
+        return (
+            f"{empty} of {len(self.references)} references are empty, and whatever is read there counts as wrong. "
+            "Where they are not transcribed yet, take the empty texts out of the references: lines without a text are "
+            "left out."
         )
 
     def unicode_note(self) -> str | None:

@@ -23,11 +23,12 @@ from fada.common.kinds import refuse_kind
 from fada.common.tables import read_columns
 from fada.data.columns import LineColumns
 from fada.data.domains import domain_name
+from fada.data.line import Line
 from fada.data.read import refuse_markup
 from fada.data.reading import COLUMN_NAMES
 from fada.data.source import read_lines
 from fada.data.write import RECORD
-from fada.errors import FadaError, needing
+from fada.errors import FadaError, first_few, needing
 from fada.evaluation.predictions import PREDICTIONS, SCORE_COLUMNS, PathLike, Systems, page_of, stored_settings
 
 REFERENCE_COLUMNS = ("reference", "ground_truth", "gt", "ref", "text", "transcription")
@@ -244,12 +245,16 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
         name: _read(path, next(iter(named.hypothesis), None), named, notes)
         for name, path in zip(_names(hypotheses), hypotheses, strict=True)
     }
-    if not pages and (apart := [name for name, found in read.items() if _is_divided_otherwise(expected, found)]):
+    if not (pages or plain) and (
+        apart := {name: why for name, found in read.items() if (why := _division(expected, found))}
+    ):
         pages = True
+        name, why = next(iter(apart.items()))
         notes.append(
-            f"{', '.join(apart)}: divided into other lines than the references ({len(read[apart[0]])} and "
-            f"{len(expected)} of them, ids share nothing), so whole pages are compared."
+            f"{', '.join(apart)}: divided into other lines than the references ({len(read[name])} and "
+            f"{len(expected)} of them, {why}), so whole pages are compared."
         )
+    unit = "pages" if pages else "lines"
     if pages:
         expected, read = _pages(expected), {name: _pages(found) for name, found in read.items()}
     paired: dict[str, dict[int, _Text]] = {}
@@ -258,6 +263,7 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
         paired[name], how = _paired(expected, found, (references, path), pages, plain)
         unpaired += len(found) - len(paired[name])
         notes += [how] if how else []
+        notes += _unpaired(name, expected, found, paired[name], unit)
     shared = [i for i in range(len(expected)) if all(i in of for of in paired.values())]
     lines = [expected[i] for i in shared]
     first = next(iter(paired.values()))
@@ -276,7 +282,7 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
         source,
     )
     left_out = complete.left_out + len(expected) - len(shared) + unpaired
-    return replace(complete, left_out=left_out, note=" ".join(notes))
+    return replace(complete, left_out=left_out, unit=unit, note=" ".join(notes))
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -300,10 +306,16 @@ def _read(path: Path, text_column: str | None, named: _Columns, notes: list[str]
         ]
     how = {"text_column": text_column, "domain_column": named.domain, "split": named.split, **named.reading}
     lines = read_lines(path, **how)
-    texts = [_Text(line.id, line.text, line.domain, page_of(line), line.extra) for line in lines.without_media()]
+    texts = [_Text(line.id, line.text, line.domain, _page(line), line.extra) for line in lines.without_media()]
     if lines.skipped:
         notes.append(f"{path}: {lines.skipped_count} not read, the first {str(lines.skipped[0]).rstrip('.')}.")
     return texts
+
+
+def _page(line: Line) -> str | None:
+    """The page a line stands on; of a row of a table, where no column tells it, what its id begins with."""
+    page, mark, _ = line.id.rpartition("#")
+    return page if mark and "page" not in line.extra else page_of(line)
 
 
 def _pages(lines: Sequence[_Text]) -> list[_Text]:
@@ -323,25 +335,29 @@ def _pages(lines: Sequence[_Text]) -> list[_Text]:
     ]
 
 
-def _is_divided_otherwise(expected: Sequence[_Text], found: Sequence[_Text]) -> bool:
-    """Whether two sources of pages share no id, and differ in their numbers of lines or in where these begin."""
-    if {line.id for line in expected} & {line.id for line in found}:
-        return False
+def _division(expected: Sequence[_Text], found: Sequence[_Text]) -> str:
+    """Why two sources of pages seem divided into lines differently; empty if they do not."""
     names = [{_stem(Path(line.page or "")) for line in side} for side in (expected, found)]
     if not names[0] & names[1] and not len(names[0]) == len(names[1]) == 1:
-        return False
-    return len(expected) != len(found) or _are_apart(expected, found)
+        return ""
+    by_id = {line.id: line.text or "" for line in found}
+    if any(line.id in by_id for line in expected):
+        read = [by_id.get(line.id, "") for line in expected]
+        return "the same ids are of other lines" if _are_apart(expected, found, read) else ""
+    if len(expected) == len(found) and not _are_apart(expected, found, [line.text or "" for line in found]):
+        return ""
+    return "ids share nothing"
 
 
-def _are_apart(expected: Sequence[_Text], found: Sequence[_Text]) -> bool:
-    """Whether as many lines, compared in their order, differ more than twice as much as the pages that they are of."""
+def _are_apart(expected: Sequence[_Text], found: Sequence[_Text], read: Sequence[str]) -> bool:
+    """Whether lines differ more than twice as much as the pages that they are of from what was `read` for each."""
     pages = [{page.id: page.text or "" for page in _pages(side)} for side in (expected, found)]
-    alone = not pages[0].keys() & pages[1].keys()  # one page each, called otherwise
+    alone = len(pages[0]) == len(pages[1]) == 1  # the two may be called otherwise
     by_name = [(text, pages[1].get(page, "")) for page, text in pages[0].items()]
     pairs = list(zip(pages[0].values(), pages[1].values(), strict=True)) if alone else by_name
     if max(len(text) for pair in pairs for text in pair) > _LONGEST_PAGE:
         return False
-    lines = sum(Levenshtein.distance(a.text or "", b.text or "") for a, b in zip(expected, found, strict=True))
+    lines = sum(Levenshtein.distance(line.text or "", text) for line, text in zip(expected, read, strict=True))
     return 2 * sum(Levenshtein.distance(a, b) for a, b in pairs) < lines
 
 
@@ -378,6 +394,21 @@ def _paired(
         return by_order
     told = f"{both}: the ids share nothing and the order differs, so lines are paired by their text."
     return dict(enumerate(moved)), told
+
+
+def _unpaired(
+    name: str, expected: Sequence[_Text], found: Sequence[_Text], paired: Mapping[int, _Text], unit: str
+) -> list[str]:
+    """A note on what has no counterpart on the other side, which is often only called otherwise."""
+    missing = [line.id for i, line in enumerate(expected) if i not in paired]
+    used = {line.id for line in paired.values()}
+    more = [line.id for line in found if line.id not in used]
+    told = []
+    if missing:
+        told.append(f"{len(missing)} of {len(expected)} {unit} of the references missing ({first_few(missing, 3)})")
+    if more:
+        told.append(f"{len(more)} that they lack ({first_few(more, 3)})")
+    return [f"{name}: {', '.join(told)}."] if told else []
 
 
 def _unlike(expected: Sequence[_Text], found: Sequence[_Text]) -> float:

@@ -16,7 +16,7 @@ from fada.decoding.knowledge import built_in_knowledge, read_about, read_knowled
 from fada.decoding.lm import CharNgram
 from fada.decoding.search import BeamSearch
 from fada.decoding.weights import Weights
-from fada.errors import FadaError
+from fada.errors import FadaError, first_few
 from fada.jobs.batches import document_of, in_parts
 from fada.jobs.journal import Row, failed_row
 from fada.models.recognizer import Recognizer
@@ -90,29 +90,29 @@ class Documents:
         return rows
 
     @property
-    def weights(self) -> Weights | None:
-        """Those of all documents, if they are the same."""
-        found = {decision.weights for decision in self.decisions.values()}
-        return next(iter(found)) if len(found) == 1 else None
+    def weights(self) -> set[Weights]:
+        """Those that documents are read with."""
+        return {decision.weights for decision in self.decisions.values()}
 
     def told(self) -> str:
-        """What the documents were read with, in one line."""
+        """What the documents were read with, in one line; those that are not read as most are by their names."""
         found = list(self.decisions.values())
         if len(found) == 1:
             return str(found[0])
-        by_name = defaultdict[str, list[float]](list)
-        for decision in found:
+        by_name = defaultdict[str, dict[str, float]](dict)
+        for document, decision in self.decisions.items():
             posterior = decision.posterior
             name = decision.knowledge.name or "none fits"
-            by_name[name].append(1.0 if posterior is None else posterior.certainty)
-        ordered = sorted(by_name.items(), key=lambda item: -len(item[1]))
-        counted = {name: f"{len(each)} document{'s' * (len(each) > 1)}" for name, each in ordered}
-        return ", ".join(f"{name}: {counted[name]} (certainty {fmean(each):.0%})" for name, each in ordered)
+            by_name[name][document] = 1.0 if posterior is None else posterior.certainty
+        most, *others = sorted(by_name.items(), key=lambda item: -len(item[1]))
+        told = [_counted(*most), *(f"{_counted(*one)}: {first_few(sorted(one[1]), 3)}" for one in others)]
+        return "; ".join(told) if others else told[0]
 
     def notes(self, rows: Mapping[str, Row]) -> list[str]:
         """What a user should know: the knowledge that was found, that none fits, that the given one does not."""
         found = list(self.decisions.values())
-        known = ", ".join(name for name, one in self.automatic.candidates.items() if one.about.century is None)
+        looked_for = {name for decision in found if decision.posterior for name in decision.posterior.names}
+        known = ", ".join(name for name in self.automatic.candidates if name in looked_for)
         notes = []
         if any(decision.posterior is not None and decision.knowledge.name for decision in found):
             notes.append(f"read as {self.told()}; --domain tells it, --knowledge none reads without")
@@ -120,6 +120,13 @@ class Documents:
         if named and any(decision.posterior is not None for decision in found):
             notes.append(
                 f"nothing is known of the domain {', '.join(named)} (known: {known}): the language was found out"
+            )
+        centuries = [name for name, one in self.automatic.candidates.items() if one.about.century is not None]
+        alone = [name for name in named if self.automatic.told(name) and name not in self.automatic.candidates]
+        if centuries and alone:
+            notes.append(
+                f"nothing is known of {', '.join(alone)} alone (known: {', '.join(centuries)}): read with what is "
+                "known of the language"
             )
         posteriors = [decision.posterior for decision in found if decision.posterior is not None]
         if lost := sum(bool(posterior.names) and not posterior.fits for posterior in posteriors):
@@ -136,6 +143,11 @@ class Documents:
                 "text of its own kind. Is it of their language?"
             )
         return notes
+
+
+def _counted(name: str, certainties: Mapping[str, float]) -> str:
+    several = "s" * (len(certainties) > 1)
+    return f"{name}: {len(certainties)} document{several} (certainty {fmean(certainties.values()):.0%})"
 
 
 def other_language(model: CharNgram, rows: Mapping[str, Row]) -> list[str]:

@@ -15,9 +15,10 @@ from fada.common.say import track
 from fada.data.formats.pages import new_document
 from fada.data.formats.xml import serialize
 from fada.data.line import Provenance
+from fada.data.places import DRAWING
 from fada.data.segment.drawing import draw_lines
 from fada.data.segment.page import PageLines
-from fada.data.segment.photographs import DRAWING, Photograph, find_files, photographs, write_image
+from fada.data.segment.photographs import Photograph, find_files, photographs, write_image
 from fada.data.segment.upright import Look, LookAt, find_upright
 from fada.errors import FadaError
 from fada.jobs.segmenters import BUILT_IN, Segmenter, takes_pages_as_they_are

@@ -210,7 +210,7 @@ class _Tally:
     def notes(self) -> list[str]:
         """Of the lines in which nothing was read."""
         named = ", ".join(self.first_empty) + (", ..." if self.empty > NAMED else "")
-        return [f"nothing was read in {self.empty} lines: {named}"] if self.empty else []
+        return [f"nothing was read in {self.empty} line{'s' * (self.empty > 1)}: {named}"] if self.empty else []
 
 
 def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None, rows: Mapping[str, Row]) -> list[str]:
@@ -228,16 +228,17 @@ def _notes(lines: LineSet, job: Job, tally: _Tally, documents: Documents | None,
 
 
 def _provenance(job: Job, looks: Looks, tally: _Tally, documents: Documents | None) -> Provenance:
-    weights = job.weights if documents is None else documents.weights or job.weights
+    each = (documents.weights if documents else None) or {job.weights}
+    shown = [one.model_dump(exclude={"lam"}, exclude_defaults=not one.guided) | {"beam": one.beam} for one in each]
     details = {
         "domains": ", ".join(sorted(tally.domains)) or None,
         "knowledge": str(job.known) if documents is None else documents.told(),
         **job.told,
-        **weights.model_dump(exclude={"lam"}, exclude_defaults=not weights.guided),
-        "beam": weights.beam,
+        **{name: value for name, value in shown[0].items() if all(value == one.get(name) for one in shown)},
         "looks": looks if looks != 1 else None,
     }
-    lam = weights.lam if weights.guided else None
+    lams = {one.lam if one.guided else None for one in each}
+    lam = lams.pop() if len(lams) == 1 else None
     return Provenance(model=job.model_name or None, target=job.targets_name, lam=lam, details=details)
 
 

@@ -162,11 +162,10 @@ def write_comparison(
         run.mkdir()
         systems.save(run / PREDICTIONS)
         config = {"data": [os.path.abspath(references)], "dataset": Path(references).stem, "model": "outputs", **given}
-        write_json(run / "config.json", {"settings": config, "outputs": [str(output) for output in outputs]})
+        told = [note for note in (systems.note, systems.left_out_note(), systems.empty_note()) if note]
+        record = {"settings": config, "outputs": [str(output) for output in outputs], "paired": told}
+        write_json(run / "config.json", record)
         written = write_report([run], out, **settings)
-    told = [systems.note] if systems.note else []
-    if systems.left_out:
-        told.append(f"{systems.left_out} lines left out: no reference, or not in every system.")
     return replace(written, notes=(*told, *written.notes))
 
 

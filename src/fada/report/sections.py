@@ -278,7 +278,9 @@ def _notes(data_set: DataSet, evaluations: Mapping[str, Evaluation]) -> list[str
         notes.append("± is the standard error of the mean over seeds; intervals draw lines, with all their seeds.")
     if len({e.clusters for e in evaluations.values()}) > 1:
         notes.append("The systems did not read the same lines; changes are computed on the lines that both have.")
-    counts = [run.config.get("lines") for c in data_set.contenders for run in c.runs]
+    runs = [run for contender in data_set.contenders for run in contender.runs]
+    notes += dict.fromkeys(note for run in runs for note in run.config.get("paired", []))
+    counts = [run.config.get("lines") for run in runs]
     if any(isinstance(count, Mapping) and count.get("test") == 0 for count in counts):
         notes.append("There were no test lines: these are the validation lines, on which the best epoch was chosen.")
     return notes

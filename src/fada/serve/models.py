@@ -10,7 +10,7 @@ from fada.models.registry import LOADED
 from fada.serve.desk import Desk
 
 _LANGUAGES = {
-    "medieval": ["Latin", "French", "Spanish", "Italian", "Venetian", "English", "German"],
+    "medieval": ["Latin", "French", "Italian", "Castilian", "Catalan", "Occitan", "Navarro-Aragonese"],
     "french": ["French"],
     "trocr-greek": ["Greek"],
 }

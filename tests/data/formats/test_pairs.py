@@ -54,6 +54,15 @@ def test_all_images_are_read_where_texts_are_not_needed(tmp_path: Path) -> None:
     assert {line.text for line in named} == {"both"}, "a text file that is named stands for its own images"
 
 
+@pytest.mark.parametrize(("size", "expected"), [((600, 40), 2), ((600, 900), None)])
+def test_the_number_of_lines_on_pages_is_not_that_of_their_files(
+    tmp_path: Path, size: tuple[int, int], expected: int | None
+) -> None:
+    for name in ("a.png", "b.png"):
+        Image.new("L", size, 200).save(tmp_path / name)
+    assert read_lines(tmp_path, untranscribed=True).expected == expected
+
+
 def test_processed_forms_of_an_image_share_a_text_and_are_read_once(tmp_path: Path) -> None:
     pair(tmp_path, "a", "text", ".png")
     pair(tmp_path, "a.bin", None)

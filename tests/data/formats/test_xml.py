@@ -476,7 +476,8 @@ def test_a_file_that_is_too_large_is_not_even_read(tmp_path: Path, monkeypatch: 
 
 def test_images_that_no_line_is_on_are_told(tmp_path: Path) -> None:
     path = xml_pages.write_example(tmp_path, "page2013")
-    shutil.copy(path.parent / "page.png", tmp_path / "page_2.png")
+    for name in ("page_2.png", "page.lines.png"):
+        shutil.copy(path.parent / "page.png", tmp_path / name)
     lines = read_lines(tmp_path)
     assert len(list(lines)) == 3
     assert lines.notes == ["images that belong to none of the lines that were read: 1 (page_2.png)."]

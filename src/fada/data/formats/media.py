@@ -1,6 +1,7 @@
 """Images or sounds without transcription, to be transcribed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from fada.data.crop import PageCrop
 from fada.data.images import Frame, TooLargeError, frames_of, image_size
 from fada.data.line import Line, LineSet, Log, split_of
-from fada.data.places import AUDIO_SUFFIXES, LINK_OUTSIDE, PDF, Base
+from fada.data.places import AUDIO_SUFFIXES, IMAGE_SUFFIXES, LINK_OUTSIDE, PDF, Base
 from fada.data.reading import Reading
 from fada.errors import FadaError
 
@@ -33,7 +34,19 @@ def open(source: Path, files: list[Path], reading: Reading) -> LineSet:
             else:
                 yield from _lines_of_file(line, file, base, log)
 
-    return LineSet(read, str(source), expected=None if any(one.suffix.lower() == PDF for one in files) else len(files))
+    return LineSet(read, str(source), expected=None if _are_pages(files, reading) else len(files))
+
+
+def _are_pages(files: Sequence[Path], reading: Reading) -> bool:
+    """Whether there may be other numbers of lines than files: a PDF among them, or the first is shaped like a page."""
+    from fada.data.segment.page import is_page
+
+    if any(file.suffix.lower() == PDF for file in files):
+        return True
+    first = next((file for file in files if file.suffix.lower() in IMAGE_SUFFIXES), None)
+    with suppress(FadaError):
+        return reading.untranscribed and first is not None and is_page(first)
+    return False
 
 
 def _lines_of_file(line: Line, file: Path, base: Base, log: Log) -> Iterator[Line]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fada.common.files import replacing
 from fada.data.images import MAX_PIXELS, Frame, frames_of, load_line_image, load_upright
-from fada.data.places import IMAGE_SUFFIXES, PDF
+from fada.data.places import DRAWING, IMAGE_SUFFIXES, PDF
 from fada.data.segment.manifests import images_of
 from fada.errors import FadaError
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SUFFIXES = IMAGE_SUFFIXES | {PDF}
-DRAWING = ".lines.png"
-"""What the name of a drawing of found lines ends in; it is no page."""
 POINTS_PER_INCH = 72
 _DOTS_PER_INCH = (150.0, 300.0, 600.0)
 """Of a rendered page of a PDF: at least, without images in it, at most."""
