@@ -13,6 +13,7 @@ from fada.decoding.search import BeamSearch
 from fada.errors import FadaError
 from fada.targets.target_set import TargetSet
 from tests.support.commands import run_fada
+from tests.support.drawn import drawn_lines
 from tests.support.emission_sets import make_emissions, training_texts
 
 
@@ -68,6 +69,15 @@ def test_a_domain_means_the_knowledge_of_that_name(folder: Path) -> None:
     assert (folder / "domain.txt").read_text("utf-8") == (folder / "knowledge.txt").read_text("utf-8")
     rates = [json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("domain", "knowledge")]
     assert rates[0]["evaluations"]["knowledge"]["cer"] == rates[1]["evaluations"]["knowledge"]["cer"]
+
+
+def test_the_century_that_a_table_tells_is_read_with(tmp_path: Path) -> None:
+    (line, *_) = drawn_lines(1)
+    line.load_image().save(tmp_path / "line.png")
+    (tmp_path / "lines.csv").write_text("image,century\nline.png,la-13\n", encoding="utf-8")
+    fada("transcribe", tmp_path / "lines.csv", "--out", tmp_path / "out.tsv")
+    made = json.loads((tmp_path / "out.tsv.provenance.json").read_text(encoding="utf-8"))
+    assert made["knowledge"] == "la-13"
 
 
 def test_tuning_takes_a_file_of_knowledge(folder: Path) -> None:

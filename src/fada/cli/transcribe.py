@@ -80,6 +80,7 @@ def transcribe(
     from contextlib import nullcontext
 
     from fada.common.files import is_stream, write_bytes
+    from fada.data.places import BARE
     from fada.data.write import refuse_source
     from fada.jobs.prepare import choose_decoder, open_model, tell_untargeted
     from fada.jobs.shards import Shard
@@ -109,7 +110,8 @@ def transcribe(
     wanted = decoding.wanted(known.told())
     if known.targets is not None:
         tell_untargeted(known.targets, lines)
-    centuries = any(value is not None for name, value in source.items() if name.startswith("domain"))
+    bare = all(Path(one).suffix.lower() in BARE for one in inputs)  # nothing in them tells a domain
+    centuries = not bare or any(value is not None for name, value in source.items() if name.startswith("domain"))
     chosen = choose_decoder(wanted, resolve(model), recognizer, centuries=centuries)
     with tempfile.TemporaryDirectory() if streamed else nullcontext() as folder:
         target = Path(folder) / "text.txt" if folder else Path(str(out))

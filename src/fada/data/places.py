@@ -23,6 +23,8 @@ PDF = ".pdf"
 DRAWING = ".lines.png"
 """What the name of a drawing of found lines ends in; it is no page."""
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".mp3", ".opus", ".m4a"})
+BARE = IMAGE_SUFFIXES | AUDIO_SUFFIXES | {PDF, ".xml"}
+"""Files that hold no columns."""
 GT_SUFFIX = ".gt.txt"
 IDS = "ids.json"
 """The table of ids in a folder of pairs, for those that no file can be called."""
