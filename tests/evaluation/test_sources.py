@@ -123,6 +123,9 @@ def test_references_that_nobody_wrote_yet_are_told(tmp_path: Path) -> None:
     told = run_fada("evaluate", half, page(tmp_path / "read.xml", TEXTS)).stderr
     assert "2 of 4 references are empty, and whatever is read there counts as wrong" in told
     assert "are empty" not in run_fada("evaluate", page(tmp_path / "gold.xml", TEXTS), tmp_path / "read.xml").stderr
+    done = run_fada("evaluate", tmp_path / "half.xml", tmp_path / "read.xml", "--skip-empty", "--json")
+    found = json.loads(done.stdout)
+    assert (found["left_out"], done.stderr.count("are empty")) == (2, 0)
 
 
 def test_whole_texts_are_compared_on_request(tmp_path: Path) -> None:

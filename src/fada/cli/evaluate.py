@@ -46,6 +46,9 @@ def evaluate(
     ),
     equivalences: Path | None = EQUIVALENCES,
     pages: bool = typer.Option(False, "--pages", help="Compare whole pages, however they are divided into lines."),
+    skip_empty: bool = typer.Option(
+        False, "--skip-empty", help="Leave out lines whose reference is empty: nobody has transcribed them yet."
+    ),
     bootstrap: int = typer.Option(1000, min=0, help="Resamples for the 95 % intervals; 0 for none."),
     resamples: int = typer.Option(10_000, min=0, help="Resamples for the paired tests."),
     seed: int = typer.Option(0, help="Seed of the resampling."),
@@ -116,6 +119,8 @@ def evaluate(
         )
 
     loaded = [load(source) for source in sources] if seeds else [load(*sources)]
+    if skip_empty:
+        loaded = [systems.transcribed() for systems in loaded]
     # average and units are checked by the library, which names the choices
     forgiven = parse_normalization(normalization, equivalences)
     scoring = Scoring(average, units, forgiven, bootstrap, resamples, seed)  # type: ignore[arg-type]

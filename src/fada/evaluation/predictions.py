@@ -151,6 +151,20 @@ class Systems(_OfLines, Mapping[str, Predictions]):
             raise FadaError(f"{self.source}: no system {unknown[0]!r}, expected some of {', '.join(self.systems)}.")
         return replace(self, systems={name: self.systems[name] for name in names}) if names else self
 
+    def transcribed(self) -> "Systems":
+        """Only the lines whose reference is not empty."""
+        ids = [id for id, text in zip(self.ids, self.references, strict=True) if text.strip()]
+        if not ids:
+            raise FadaError(f"{self.source}: every reference is empty, so there is nothing to compare with.")
+        kept = {name: self[name].ordered(ids) for name in self}
+        return replace(
+            self,
+            lines=self.lines.take(self.lines.rows_of(ids)),
+            systems={name: found.hypotheses for name, found in kept.items()},
+            scores={name: found.scores for name, found in kept.items()},
+            left_out=self.left_out + len(self.lines) - len(ids),
+        )
+
     def adding(self, new: Predictions) -> "Systems":
         """With one more system, or another in place of that of the same name; paired by line id."""
         new = new.ordered(self.ids)
@@ -172,8 +186,7 @@ class Systems(_OfLines, Mapping[str, Predictions]):
             return None
         return (
             f"{empty} of {len(self.references)} references are empty, and whatever is read there counts as wrong. "
-            "Where they are not transcribed yet, take the empty texts out of the references: lines without a text are "
-            "left out."
+            "Where they are only not transcribed yet, fada evaluate --skip-empty leaves them out."
         )
 
     def unicode_note(self) -> str | None:
