@@ -86,7 +86,7 @@ def test_without_an_output_the_text_is_printed(exported: Path, tmp_path: Path) -
     image = tmp_path / "line.png"
     drawn_line("abca").save(image)
     done = run_fada("transcribe", exported / "model", image)
-    assert "1 lines transcribed" in done.stderr
+    assert "1 line transcribed" in done.stderr
     assert "transcribed" not in done.stdout
 
 

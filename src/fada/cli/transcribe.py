@@ -134,7 +134,8 @@ def transcribe(
     speed = (summary.transcribed - summary.resumed) / max(summary.seconds, 1e-9)
     written = first_few(summary.files, 1) if summary.files and not streamed else str(out)
     lost = f", {lines.lost} lost in damaged tables" if lines.lost else ""
-    told = f"{summary.transcribed} lines transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed{lost}"
+    several = "s" * (summary.transcribed != 1)
+    told = f"{summary.transcribed} line{several} transcribed ({speed:.1f} lines/s), {len(summary.failed)} failed{lost}"
     echo(told if out is None else f"{told}: {written}", err=streamed)
     if not summary.transcribed and part is None:
         raise typer.Exit(2)
