@@ -107,6 +107,18 @@ def test_a_page_is_uploaded_confirmed_by_keyboard_and_exported(tab: Tab, server:
     expect(card).to_have_count(0)
 
 
+def test_a_document_without_a_page_says_why(tab: Tab, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "alone.xml").write_text(page_xml("elsewhere.png", BOXES))
+    page = tab.page
+    page.goto(server.address)
+    page.get_by_label("Files").set_input_files([tmp_path / "alone.xml"])
+    foot = page.locator(".foot")
+    for _ in range(2):
+        expect(foot).to_contain_text("No page could be read: alone.xml: the page image elsewhere.png was not found")
+        expect(page.locator(".bones")).to_have_count(0)
+        page.reload()
+
+
 def test_the_rest_of_a_line_follows_what_is_typed(tab: Tab, server: Server) -> None:
     page = tab.open("latin")
     field = tab.field(1)

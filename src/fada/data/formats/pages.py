@@ -212,9 +212,10 @@ class PageReader:
         pages, lines = len(self.missing), sum(number for *_, number in self.missing)
         _, image, _ = self.missing[0]
         named = f"the page image {image} was" if pages == 1 else f"the images of {pages} pages ({image}, ...) were"
+        advice = "" if self.reading.images else "; name their folder with images (--images)"
         self.log.skip(
             first_few((name for name, *_ in self.missing), 1),
-            f"{named} not found, so {lines} lines are left out; name their folder with images (--images)",
+            f"{named} not found, so {lines} lines are left out{advice}",
             "page image not found",
             max(lines, 1),
         )
