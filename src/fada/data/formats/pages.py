@@ -40,10 +40,13 @@ class ImageMissingError(FadaError):
 
 
 def find_image(names: Sequence[str], file: Path, base: Base, images: Path | None) -> Path:
-    """The page image of an XML file: where it says, beside it, one folder up, in `images`; or of the same stem."""
+    """The page image of an XML file: where it says, beside it, one folder up, in `images` (in the subfolder
+    that the file is in below its source, or at the top); or of the same stem.
+    """
     places = [(base, Path(file.parent, folder)) for folder in _IMAGE_FOLDERS]
     if images is not None:
-        places.insert(0, (Base(images, base.allow_outside), images))
+        folders = dict.fromkeys((images / os.path.dirname(base.name(file)), images))
+        places = [*((Base(images, base.allow_outside), folder) for folder in folders), *places]
     refused: FadaError | None = None
     for name in names:
         for one in dict.fromkeys((_plain(name), PurePosixPath(_plain(name)).name)):
