@@ -177,6 +177,15 @@ def test_rows_without_a_page_are_alone_and_those_with_one_together(tmp_path: Pat
     assert read_systems(*paths, pages=True).ids == ["1", "2"]
 
 
+def test_that_a_few_pages_give_poor_intervals_is_said(tmp_path: Path) -> None:
+    texts = TEXTS * 2
+    for pages, said in ((2, True), (8, False)):
+        cells = [str(i % pages) for i in range(len(texts))]
+        paths = [write_rows(tmp_path / name, texts, cells) for name in ("ref.tsv", "read.tsv")]
+        told = run_fada("evaluate", *paths, "--clusters", "page").stderr
+        assert ("only 2 of 'page' to resample" in told) == said
+
+
 def test_tables_of_the_same_name_are_not_paired_by_the_numbers_of_their_rows(tmp_path: Path) -> None:
     paths = [tmp_path / folder / "lines.tsv" for folder in ("gold", "read")]
     for path, texts, ids in zip(paths, (TEXTS, TEXTS[1:]), "ab", strict=True):
