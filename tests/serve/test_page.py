@@ -517,7 +517,7 @@ def test_nothing_is_lost_when_the_server_is_killed(browser: Browser, server: Ser
 
 def test_two_tabs_do_not_overwrite_each_other(browser: Browser, server: Server) -> None:
     server.settings(drafts="always")
-    mine, theirs = Tab(browser, server), Tab(browser, server)
+    mine, theirs = Tab(browser, server, viewport={"width": 1280, "height": 260}), Tab(browser, server)
     for tab in (mine, theirs):
         tab.open("hebrew")
     theirs.field(1).click()
@@ -542,6 +542,7 @@ def test_two_tabs_do_not_overwrite_each_other(browser: Browser, server: Server) 
         route.continue_()
     trouble = mine.line(1).locator(".trouble")
     expect(trouble).to_contain_text("changed elsewhere")
+    expect(trouble.get_by_role("button", name="Keep mine")).to_be_in_viewport()
     expect(trouble.locator("dd").first).to_have_text("אני")
     accessible(mine.page)
     trouble.get_by_role("button", name="Keep mine").click()
