@@ -203,3 +203,45 @@ def test_hocr_is_compared_like_alto(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert read_systems(gold, tmp_path / "tesseract.hocr").systems == {"tesseract": TEXTS}
+
+
+@pytest.mark.parametrize("cells", [None, ["", "", "", ""]])
+@pytest.mark.parametrize("options", [["--clusters", "page"], ["--by", "page"], ["--pages"]])
+def test_pages_are_refused_where_a_table_names_none(
+    tmp_path: Path, cells: list[str] | None, options: list[str]
+) -> None:
+    paths = [write_rows(tmp_path / name, TEXTS, cells) for name in ("ref.tsv", "read.tsv")]
+    with pytest.raises(FadaError, match=r"no column 'page'|ref\.tsv: of 4 of 4 lines the page is not known"):
+        run_fada("evaluate", *paths, *options)
+
+
+def test_rows_without_a_page_are_alone_and_those_with_one_together(tmp_path: Path) -> None:
+    paths = [write_rows(tmp_path / name, TEXTS, ["1", "1", "", ""]) for name in ("ref.tsv", "read.tsv")]
+    assert read_systems(*paths).columns["page"] == ["1", "1", None, None]
+    paths = [write_rows(tmp_path / name, TEXTS, ["1", "1", "2", "2"]) for name in ("ref.tsv", "read.tsv")]
+    assert read_systems(*paths, pages=True).ids == ["1", "2"]
+
+
+def test_that_a_few_pages_give_poor_intervals_is_said(tmp_path: Path) -> None:
+    texts = TEXTS * 2
+    for pages, said in ((2, True), (8, False)):
+        cells = [str(i % pages) for i in range(len(texts))]
+        paths = [write_rows(tmp_path / name, texts, cells) for name in ("ref.tsv", "read.tsv")]
+        told = run_fada("evaluate", *paths, "--clusters", "page").stderr
+        assert ("only 2 of 'page' to resample" in told) == said
+
+
+def test_tables_of_the_same_name_are_not_paired_by_the_numbers_of_their_rows(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "lines.tsv" for folder in ("gold", "read")]
+    for path, texts, ids in zip(paths, (TEXTS, TEXTS[1:]), "ab", strict=True):
+        path.parent.mkdir()
+        write_rows(path, texts, None, ids)
+    with pytest.raises(FadaError, match="share no line id"):
+        read_systems(*paths)
+
+
+def write_rows(path: Path, texts: list[str], pages: list[str] | None, ids: str = "l") -> Path:
+    rows = [f"{ids}{i}\t{text}" + (f"\t{pages[i]}" if pages else "") for i, text in enumerate(texts)]
+    head = "id\ttext" + ("\tpage" if pages else "")
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    return path

@@ -107,6 +107,18 @@ def test_a_page_is_uploaded_confirmed_by_keyboard_and_exported(tab: Tab, server:
     expect(card).to_have_count(0)
 
 
+def test_a_document_without_a_page_says_why(tab: Tab, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "alone.xml").write_text(page_xml("elsewhere.png", BOXES))
+    page = tab.page
+    page.goto(server.address)
+    page.get_by_label("Files").set_input_files([tmp_path / "alone.xml"])
+    foot = page.locator(".foot")
+    for _ in range(2):
+        expect(foot).to_contain_text("No page could be read: alone.xml: the page image elsewhere.png was not found")
+        expect(page.locator(".bones")).to_have_count(0)
+        page.reload()
+
+
 def test_the_rest_of_a_line_follows_what_is_typed(tab: Tab, server: Server) -> None:
     page = tab.open("latin")
     field = tab.field(1)
@@ -505,7 +517,7 @@ def test_nothing_is_lost_when_the_server_is_killed(browser: Browser, server: Ser
 
 def test_two_tabs_do_not_overwrite_each_other(browser: Browser, server: Server) -> None:
     server.settings(drafts="always")
-    mine, theirs = Tab(browser, server), Tab(browser, server)
+    mine, theirs = Tab(browser, server, viewport={"width": 1280, "height": 260}), Tab(browser, server)
     for tab in (mine, theirs):
         tab.open("hebrew")
     theirs.field(1).click()
@@ -530,6 +542,7 @@ def test_two_tabs_do_not_overwrite_each_other(browser: Browser, server: Server) 
         route.continue_()
     trouble = mine.line(1).locator(".trouble")
     expect(trouble).to_contain_text("changed elsewhere")
+    expect(trouble.get_by_role("button", name="Keep mine")).to_be_in_viewport()
     expect(trouble.locator("dd").first).to_have_text("אני")
     accessible(mine.page)
     trouble.get_by_role("button", name="Keep mine").click()

@@ -120,6 +120,22 @@ def test_the_languages_of_the_built_in_model_are_those_it_was_trained_on(client:
     assert all(language in card for language in medieval["languages"])
 
 
+def test_a_picture_that_is_cut_off_is_told_without_the_places_of_the_disk(client: Any) -> None:
+    told = upload(client, [("cut.png", png(line_picture("cut off"))[:-200])])
+    job = finished(client, told["job"]["id"])
+    (page,) = client.get(f"/api/documents/{told['document']['id']}").json()["pages"]
+    picture = client.get(f"/api/pages/{page['id']}/image")
+    assert (page["state"], picture.status_code) == ("failed", 400)
+    for sentence in (*job["result"]["problems"], page["message"], picture.json()["error"]):
+        assert "cut.png: the image is broken or cut off" in sentence
+        assert str(client.desk.project.folder) not in sentence
+
+
+def test_a_page_whose_picture_was_not_dropped_is_told_without_options_of_the_commands(client: Any) -> None:
+    job = finished(client, upload(client, page_files()[1:])["job"]["id"])
+    assert job["message"] == "page.xml: the page image page.png was not found, so 2 lines are left out"
+
+
 def test_sound_is_read_by_a_model_that_writes_tokens(tmp_path: Path) -> None:
     from tests.support.model_folders import whisper_folder
 

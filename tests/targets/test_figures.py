@@ -21,6 +21,7 @@ from fada.targets.distribution import CharDistribution
 from fada.targets.target_set import TargetSet
 from fada.text.characters import OTHER
 from fada.text.normalizer import TextNormalizer
+from tests.support.commands import run_fada
 from tests.support.types import some
 
 HPGT = Path(__file__).parents[1] / "files" / "hpgt_counts.json"
@@ -200,6 +201,9 @@ def test_a_single_domain_and_a_tiny_alphabet_can_be_drawn(tmp_path: Path) -> Non
     assert {path.stem for path in analysis.analyze(one, tmp_path, formats=["svg"])} == {"heatmap", "trends"}
     with pytest.raises(FadaError, match="expected png, svg or pdf"):
         analysis.analyze(one, tmp_path, formats=["gif"])
+    one.save(tmp_path / "one.json")
+    told = run_fada("analyze", tmp_path / "one.json", "--out", tmp_path / "drawn", "--format", "svg").stderr
+    assert "one domain" in told
 
 
 def test_the_colours_differ_also_without_red_or_green_vision() -> None:

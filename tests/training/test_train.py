@@ -101,7 +101,7 @@ def test_the_run_folder_holds_everything_and_loads_in_one_line(reference: Run) -
         assert entry["validation"]["distance"] > 0
     systems = opened.predictions
     assert list(systems) == ["greedy", "beam5"]
-    assert set(systems.columns) == {"domain", "page"}
+    assert set(systems.columns) == {"domain"}  # rows of a table have no page unless they say so
     assert systems["beam5"].settings["beam"] == 5
     assert set(systems["beam5"].scores) == {"log_prob", "distance", "score"}
     assert len(systems.ids) == 6

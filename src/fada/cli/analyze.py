@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from fada.cli.output import Format, chosen_format, print_json, print_rows
+from fada.cli.output import Format, chosen_format, echo, print_json, print_rows
 
 
 def analyze(
@@ -47,3 +47,5 @@ def analyze(
         print_rows(rows, output=output)
     else:
         print_rows([{"figure": str(file)} for file in files])
+        if pair is None:
+            echo(f"{targets}: one domain; its correlations and shift need another to compare with.", err=True)

@@ -63,7 +63,7 @@ def load_line_image(
     Raises:
         FadaError: the image is missing, empty, broken, cut off, too large, or not an image at all.
     """
-    with _opened(source, max_pixels, where) as image:
+    with opened(source, max_pixels, where) as image:
         if image.format == "JPEG":
             image.draft("L", image.size)
         return _to_grey(ImageOps.exif_transpose(image) if upright else image)
@@ -76,7 +76,7 @@ def load_upright(
 
     Args and errors as for :func:`load_line_image`.
     """
-    with _opened(source, MAX_PIXELS, where) as image:
+    with opened(source, MAX_PIXELS, where) as image:
         dpi = image.info.get("dpi", (math.nan,))[0]
         turned = ImageOps.exif_transpose(image) if upright else image
         as_stored = not upright or image.getexif().get(0x0112, 1) == 1
@@ -98,8 +98,11 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def _opened(source: ImageSource, max_pixels: int, where: str | None) -> Iterator[Image.Image]:
-    """An image opened, small enough to be decoded; what goes wrong inside is told in a sentence."""
+def opened(source: ImageSource, max_pixels: int = MAX_PIXELS, where: str | None = None) -> Iterator[Image.Image]:
+    """An image opened, small enough to be decoded; what goes wrong inside is told in a sentence.
+
+    Args and errors as for :func:`load_line_image`.
+    """
     where = where or (str(source) if isinstance(source, str | os.PathLike) else "image")
     try:
         with warnings.catch_warnings():

@@ -16,6 +16,7 @@ from typing import Any
 from fada.common.files import replacing
 from fada.common.parquet import stored_metadata
 from fada.data.columns import LineColumns
+from fada.data.domains import domain_name
 from fada.data.line import Line
 from fada.errors import FadaError
 from fada.evaluation.scores import length_buckets
@@ -250,9 +251,10 @@ def line_columns(lines: Iterable[Line]) -> LineColumns:
 
 
 def page_of(line: Line) -> str | None:
-    """The page a line stands on: as its source says, or the file that it was cut from."""
-    named = line.extra.get("page")
-    return str(named) if named is not None else line.source.partition("#")[0] or None
+    """The page a line stands on: as its data tell, or the file that it was cut from; a table is no page of its rows."""
+    if "page" in line.extra or re.search(r":\d+$", line.source):
+        return domain_name(line.extra.get("page"))
+    return line.source.partition("#")[0] or None
 
 
 def is_guided(name: str, settings: Mapping[str, Any]) -> bool:

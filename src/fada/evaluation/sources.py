@@ -256,6 +256,8 @@ def _from_several(references: Path, hypotheses: Sequence[Path], named: _Columns,
         )
     unit = "pages" if pages else "lines"
     if pages:
+        for path, found in zip(every, (expected, *read.values()), strict=True):
+            _refuse_pageless(path, found)
         expected, read = _pages(expected), {name: _pages(found) for name, found in read.items()}
     paired: dict[str, dict[int, _Text]] = {}
     unpaired = 0
@@ -318,6 +320,15 @@ def _page(line: Line) -> str | None:
     return page if mark and "page" not in line.extra else page_of(line)
 
 
+def _refuse_pageless(path: Path, lines: Sequence[_Text]) -> None:
+    """Refuse to compare whole pages where it is not known which lines are of one."""
+    if missing := [line.id for line in lines if line.page is None]:
+        raise FadaError(
+            f"{path}: of {len(missing)} of {len(lines)} lines the page is not known (first: {missing[0]!r}), so whole "
+            "pages cannot be compared. Name the page of each row in a column 'page'."
+        )
+
+
 def _pages(lines: Sequence[_Text]) -> list[_Text]:
     """One text for each page: its lines in their order, with a space between; empty ones are none."""
     pages: dict[str, list[_Text]] = {}
@@ -337,6 +348,8 @@ def _pages(lines: Sequence[_Text]) -> list[_Text]:
 
 def _division(expected: Sequence[_Text], found: Sequence[_Text]) -> str:
     """Why two sources of pages seem divided into lines differently; empty if they do not."""
+    if any(line.page is None for line in (*expected, *found)):
+        return ""
     names = [{_stem(Path(line.page or "")) for line in side} for side in (expected, found)]
     if not names[0] & names[1] and not len(names[0]) == len(names[1]) == 1:
         return ""

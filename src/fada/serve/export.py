@@ -9,7 +9,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from fada._version import __version__
-from fada.data.line import Line, Provenance, Transcription
+from fada.data.line import Line, LineSet, Provenance, Transcription, line_of
 from fada.data.write import write_transcriptions
 from fada.errors import FadaError
 from fada.serve.desk import Desk
@@ -54,9 +54,17 @@ def exported(desk: Desk, document: int, format: Format, only: Only) -> tuple[str
         if format == "text":
             lines = "\n".join(result.text or "" for result in results) + "\n"
             return _named(row["name"], "txt"), _FILES["text"][1], lines.encode("utf-8", "backslashreplace")
-        provenance = Provenance(model=row["model"], details={"desk": __version__, "lines": only})
         ending, kind = _FILES.get(format, ("", ""))
         target = folder / (f"lines.{ending}" if ending else "pages")
+        if format == "parquet":  # to learn from, so with pictures or sound
+            from fada.data.formats.parquet import write_parquet
+
+            found = LineSet.of(list(map(line_of, results)))
+            write_parquet(found, target)
+            if found.skipped:
+                raise FadaError(str(found.skipped[0]))
+            return _named(row["name"], ending), kind, target.read_bytes()
+        provenance = Provenance(model=row["model"], details={"desk": __version__, "lines": only})
         written = write_transcriptions(results, target, format, provenance=provenance)
         if ending:
             return _named(row["name"], ending), kind, target.read_bytes()

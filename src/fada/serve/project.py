@@ -153,15 +153,13 @@ class Project:
 
     def page_picture(self, document: int, page: int, file: Path, upright: bool, width: int | None) -> Path:
         """A page as JPEG, scaled down to a width (the next larger power of two), made once."""
-        from fada.data.images import MAX_PIXELS, open_image
+        from fada.data.images import opened
 
         steps = [256, 512, 1024, 2048, 4096]
         width = next((step for step in steps if width is not None and step >= width), None)
         made = self.folder / "cache" / str(document) / f"{page}-{picture_name(file)}-{width or 'full'}.jpg"
         if not made.is_file():
-            with open_image(file) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    raise FadaError(f"{file.name}: too many pixels.")
+            with opened(file, where=file.name) as image, image:
                 if width:
                     image.draft("RGB", (width, max(1, width * image.height // image.width)))
                 turned = ImageOps.exif_transpose(image) if upright else image

@@ -191,7 +191,7 @@ def segment(file: str, upright: bool, right_to_left: bool, model: str, made: str
     from fada.models.look import look_at
     from fada.serve.shapes import box
 
-    image = load_upright(file, upright=upright)[0]
+    image = load_upright(file, where=Path(file).name, upright=upright)[0]
     width, height = image.size
     if not (height > LINE_HEIGHT and width < 2 * height):
         baseline = [(0.0, 0.75 * height), (float(width), 0.75 * height)]

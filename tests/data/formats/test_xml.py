@@ -304,6 +304,15 @@ def test_images_in_a_folder_of_their_own(tmp_path: Path) -> None:
     assert len(list(read_lines(path, images=tmp_path / "scans"))) == 3
 
 
+def test_images_of_subfolders_are_found_in_the_same_subfolders(tmp_path: Path) -> None:
+    for folder in ("première", "deuxième"):
+        (tmp_path / "scans" / folder).mkdir(parents=True)
+        path = xml_pages.write_example(tmp_path / "xml" / folder, "alto4")
+        (path.parent / "page.png").rename(tmp_path / "scans" / folder / "page.png")
+    pages = {crop_of(line).page for line in read_lines(tmp_path / "xml", images=tmp_path / "scans")}
+    assert {page.relative_to(tmp_path / "scans").parts[0] for page in pages} == {"première", "deuxième"}
+
+
 @pytest.mark.parametrize(
     "text",
     ["שלום עולם", "e\u0301\u0323 a\u0303", "\ue5d0\uf1ac private use", "x" * 5000, "<&>\"'", "\U0001f600 \U00010330"],

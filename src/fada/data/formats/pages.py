@@ -40,10 +40,13 @@ class ImageMissingError(FadaError):
 
 
 def find_image(names: Sequence[str], file: Path, base: Base, images: Path | None) -> Path:
-    """The page image of an XML file: where it says, beside it, one folder up, in `images`; or of the same stem."""
+    """The page image of an XML file: where it says, beside it, one folder up, in `images` (in the subfolder
+    that the file is in below its source, or at the top); or of the same stem.
+    """
     places = [(base, Path(file.parent, folder)) for folder in _IMAGE_FOLDERS]
     if images is not None:
-        places.insert(0, (Base(images, base.allow_outside), images))
+        folders = dict.fromkeys((images / os.path.dirname(base.name(file)), images))
+        places = [*((Base(images, base.allow_outside), folder) for folder in folders), *places]
     refused: FadaError | None = None
     for name in names:
         for one in dict.fromkeys((_plain(name), PurePosixPath(_plain(name)).name)):
@@ -212,9 +215,10 @@ class PageReader:
         pages, lines = len(self.missing), sum(number for *_, number in self.missing)
         _, image, _ = self.missing[0]
         named = f"the page image {image} was" if pages == 1 else f"the images of {pages} pages ({image}, ...) were"
+        advice = "" if self.reading.images else "; name their folder with images (--images)"
         self.log.skip(
             first_few((name for name, *_ in self.missing), 1),
-            f"{named} not found, so {lines} lines are left out; name their folder with images (--images)",
+            f"{named} not found, so {lines} lines are left out{advice}",
             "page image not found",
             max(lines, 1),
         )

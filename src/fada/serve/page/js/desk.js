@@ -71,7 +71,7 @@ export class Desk {
     this.#loadSigns();
     const first = document_.pages.find((page) => page.id === pageNumber) ?? document_.pages[0];
     if (first) await this.#openPage(first.id, !touched());
-    else this.#empty("The pages are being found…");
+    else await this.#pageless();
   }
 
   close() {
@@ -174,9 +174,12 @@ export class Desk {
 
   // --- pages ---
 
-  #empty(text) {
-    this.list.replaceChildren();
-    this.foot.replaceChildren(h("p", { class: "nothing" }, text), bones());
+  /** A document without pages: they are being found, or were not. */
+  async #pageless() {
+    const job = (await get("/jobs")).find((one) => one.document === this.document.id && one.kind === "read");
+    if (this.closed || this.turning) return;
+    const sought = ["queued", "running"].includes(job?.state);
+    this.foot.replaceChildren(...sought ? [h("p", { class: "nothing" }, "The pages are being found…"), bones()] : [h("p", { class: "nothing" }, `No page could be read${job?.message ? `: ${job.message}` : "."}`)]);
   }
 
   /** Show a page, unless another one is wished for before it comes. */
@@ -265,7 +268,7 @@ export class Desk {
             this.#lines(page.lines);
             this.viewer.show(page, this.document.direction === "rtl");
             if (!this.active && document.activeElement === document.body && !touched()) this.#first()?.focus();
-          }
+          } else if (!this.document.pages.length) await this.#pageless();
           this.#pagesShown();
         } catch (error) {
           if (error.status === 404 && !this.closed) { this.go("#/"); break; }

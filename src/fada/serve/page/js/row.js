@@ -680,6 +680,7 @@ export class Row {
       h("div", { class: "buttons" },
         h("button", { type: "button", class: "button main", onclick: () => settle(true) }, "Keep mine"),
         h("button", { type: "button", class: "button", onclick: () => settle(false) }, "Take theirs")));
+    if (this.element.contains(document.activeElement)) this.trouble.scrollIntoView({ block: "nearest" });
   }
 
   /** Play the recording, or stop where it is. */
