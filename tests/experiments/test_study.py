@@ -91,6 +91,16 @@ def test_pages_of_one_name_in_two_folders_are_two_pages_and_other_data_are_refus
         split_by_page([tmp_path / "A"], out, {"domain_from": "folder"})
 
 
+def test_lines_that_name_no_page_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = list(read_lines(make_synthetic(lines=24, domains=2, height=32).save(tmp_path / "made") / "train.parquet"))
+    for named in (True, False):
+        lines = [replace(line, extra={"page": line.id} if named else {}) for line in made]
+        write_parquet(lines, tmp_path / f"{named}.parquet")
+        caplog.clear()
+        split_by_page([tmp_path / f"{named}.parquet"], tmp_path / f"lines-{named}", {})
+        assert (f"{len(made)} lines name no page" in caplog.text) == (not named)
+
+
 def test_domains_without_a_second_page_are_refused_before_training(tmp_path: Path) -> None:
     make_synthetic(lines=24, domains=2, height=32).save(tmp_path / "lines")
     lines = [replace(line, extra={"page": line.domain}) for line in read_lines(tmp_path / "lines" / "train.parquet")]

@@ -23,6 +23,7 @@ from fada.decoding.weights import Weights
 from fada.distances import DISTANCE, SCALE
 from fada.errors import FadaError
 from fada.evaluation.predictions import PREDICTIONS, Systems
+from fada.evaluation.predictions import page_of as known_page_of
 from fada.report.page import write_report
 from fada.report.sections import View
 from fada.runs.run import Run
@@ -174,6 +175,12 @@ def split_by_page(data: Sequence[PathLike], out: Path, reading: Mapping[str, str
         return f"{line.extra.get('manuscript') or ''}/{page}"
 
     log.info("no test split in the data: dividing the pages of each domain into train, validation and test", extra=BOLD)
+    if pageless := sum(known_page_of(line) is None for line in lines.without_media()):
+        log.warning(
+            "%d lines name no page (a column 'page'), so these are divided one by one: lines of one page may be among "
+            "those to train on and among those to test on, and the error rates then seem lower than they are",
+            pageless,
+        )
     divided = with_splits(lines, page_of, resplit=True)
     if not any(line.split == "test" for line in divided.without_media()):
         raise FadaError(
