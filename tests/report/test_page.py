@@ -383,6 +383,7 @@ def test_pages_that_lines_are_cut_out_of_are_drawn(tmp_path: Path) -> None:
     page = written.path.read_text(encoding="utf-8")
     pages = re.findall(r'src="data:image/webp;base64,([^"]*)" width="(\d+)" height="(\d+)"', page)
     assert len(pages) == 2
+    assert "The lines stand on 2 pages, and lines of one page are alike" in page
     for data, width, height in pages:
         with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
             assert (picture.format, picture.size) == ("WEBP", (int(width), int(height)))

@@ -278,6 +278,14 @@ def _notes(data_set: DataSet, evaluations: Mapping[str, Evaluation]) -> list[str
         notes.append("± is the standard error of the mean over seeds; intervals draw lines, with all their seeds.")
     if len({e.clusters for e in evaluations.values()}) > 1:
         notes.append("The systems did not read the same lines; changes are computed on the lines that both have.")
+    read = data_set.before.lines[0]
+    pages = set(read.lines.extra.get("page", ())) - {None}
+    if 0 < len(pages) < len(read.ids):
+        notes.append(
+            f"The lines stand on {len(pages):,} {'pages' if len(pages) > 1 else 'page'}, and lines of one page are "
+            "alike: tests and intervals over lines are too sure of themselves. Over pages: fada evaluate --clusters "
+            "page."
+        )
     runs = [run for contender in data_set.contenders for run in contender.runs]
     notes += dict.fromkeys(note for run in runs for note in run.config.get("paired", []))
     counts = [run.config.get("lines") for run in runs]
