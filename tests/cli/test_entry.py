@@ -115,14 +115,16 @@ def test_escape_sequences_of_the_data_do_not_reach_a_terminal(tmp_path: Path) ->
 
 
 def test_an_interruption_is_told_and_what_goes_on(tmp_path: Path) -> None:
-    for number in range(400):
-        Image.new("L", (900, 60), 200).save(tmp_path / f"{number}.png")
+    Image.new("L", (900, 60), 200).save(tmp_path / "0.png")
+    for number in range(1, 4000):
+        os.link(tmp_path / "0.png", tmp_path / f"{number}.png")
     arguments = [*FADA, "transcribe", str(tmp_path), "--out", str(tmp_path.with_suffix(".tsv"))]
     job = subprocess.Popen(arguments, stderr=subprocess.PIPE, encoding="utf-8", env=os.environ | {"COLUMNS": "120"})
     while not list(tmp_path.parent.glob(".*.journal")):
         assert job.poll() is None
         time.sleep(0.05)
-    job.send_signal(signal.SIGINT)
+    for each in (signal.SIGSTOP, signal.SIGINT, signal.SIGCONT):  # it cannot finish before it hears of it
+        job.send_signal(each)
     told = job.communicate()[1]
     assert job.returncode == cli.INTERRUPTED
     assert "the same command goes on where this one stopped" in told

@@ -269,7 +269,7 @@ def test_what_comes_late_is_not_shown_where_it_does_not_belong(tab: Tab, server:
     page.evaluate("() => { location.hash = '#/' }")
     page.get_by_role("heading", name="Read a manuscript").wait_for()
     pages.let_go()
-    expect(page.locator(".documents li")).to_have_count(len(DOCUMENTS))
+    expect(page.locator(".documents li")).to_have_count(len(server.get("/documents")))
     expect(page.locator(".lines")).to_have_count(0)
 
 
