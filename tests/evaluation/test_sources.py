@@ -118,6 +118,13 @@ def test_pages_that_are_called_otherwise_are_named(tmp_path: Path) -> None:
     assert "2 pages left out" in told
 
 
+def test_a_source_without_any_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "read.tsv").write_text("id\ttext\na\tabc\n", encoding="utf-8")
+    (tmp_path / "gold.tsv").write_bytes(b"")
+    with pytest.raises(FadaError, match=r"gold\.tsv: no line could be read from it"):
+        read_systems(tmp_path / "gold.tsv", tmp_path / "read.tsv")
+
+
 def test_references_that_nobody_wrote_yet_are_told(tmp_path: Path) -> None:
     half = page(tmp_path / "half.xml", [*TEXTS[:2], "", ""])
     told = run_fada("evaluate", half, page(tmp_path / "read.xml", TEXTS)).stderr

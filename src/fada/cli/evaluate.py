@@ -151,8 +151,8 @@ def evaluate(
             _print_details(result, lists, by)
         if clusters and bootstrap and not seeds and first.clusters < FEW_CLUSTERS:
             echo(
-                f"only {first.clusters} of {clusters!r} to resample: one gives no interval, the interval of two holds "
-                "the truth every second time, that of five nine times in ten.",
+                f"only {first.clusters} of {clusters!r} to resample: one gives no interval, and those of so few are "
+                "too narrow.",
                 err=True,
             )
         for told in (systems.note, result.unreadable):

@@ -309,6 +309,9 @@ def _read(path: Path, text_column: str | None, named: _Columns, notes: list[str]
     how = {"text_column": text_column, "domain_column": named.domain, "split": named.split, **named.reading}
     lines = read_lines(path, **how)
     texts = [_Text(line.id, line.text, line.domain, _page(line), line.extra) for line in lines.without_media()]
+    if not texts:
+        why = f": {str(lines.skipped[0]).rstrip('.')}" if lines.skipped else ""
+        raise FadaError(f"{path}: no line could be read from it, expected texts to compare{why}.")
     if lines.skipped:
         notes.append(f"{path}: {lines.skipped_count} not read, the first {str(lines.skipped[0]).rstrip('.')}.")
     return texts
